@@ -1,0 +1,104 @@
+// A Context is one rank of a cluster: its device, its work space, its links to the other ranks.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <mkernel/options.h>
+#include <mkernel/status.h>
+
+namespace mkernel {
+
+namespace detail {
+class Rank;
+class StreamImpl;
+}  // namespace detail
+
+/// A stream as a caller hands it over: a cudaStream_t, or what Stream::handle() gives.
+using StreamHandle = void*;
+
+/// An owned stream of work on a rank's device. Work runs in the order in which it was enqueued.
+class Stream {
+ public:
+  explicit Stream(std::unique_ptr<detail::StreamImpl> impl);
+  ~Stream();
+  Stream(Stream&&) noexcept;
+  Stream& operator=(Stream&&) noexcept;
+  StreamHandle handle() const;
+
+ private:
+  std::unique_ptr<detail::StreamImpl> impl_;
+};
+
+/// Device memory of a rank, freed with the object.
+class Buffer {
+ public:
+  Buffer(std::shared_ptr<detail::Rank> rank, void* data, uint64_t bytes);
+  ~Buffer();
+  Buffer(Buffer&&) noexcept;
+  Buffer& operator=(Buffer&&) noexcept;
+  void* data() const { return data_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::shared_ptr<detail::Rank> rank_;
+  void* data_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+/// What a rank did since its context was made. Units: bytes, counts.
+struct RankStatistics {
+  uint64_t launches = 0;
+  uint64_t tiles = 0;            // output tiles computed
+  uint64_t local_bytes = 0;      // written to ranks of the same node
+  uint64_t network_bytes = 0;    // handed to the network
+  uint64_t waits = 0;            // waits that did not find what they waited for at once
+};
+
+/// One rank. Threads: calls for different ranks may come from different threads; calls for one
+/// rank come from one thread at a time, and all ranks make the same calls in the same order.
+/// Destroy a cluster's contexts only when no launch is in flight (synchronize each stream first).
+class Context {
+ public:
+  /// All nodes * gpus ranks of a cluster in this process, in rank order: rank = node * gpus + gpu.
+  /// On CUDA devices ranks are dealt to the GPUs in turn; several ranks may share one.
+  /// Errors: invalid_argument for a count below 1 or an option out of its range; unavailable if
+  /// there is no such device.
+  static Result<std::vector<Context>> create_virtual(const ClusterOptions& options);
+
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+  ~Context();
+
+  int rank() const;
+  int world_size() const;
+  int nodes() const;
+  int gpus() const;
+  DeviceKind device() const;
+  /// "loopback", or "none" where there is one node.
+  std::string transport() const;
+
+  Result<Stream> create_stream();
+  Result<Buffer> allocate(uint64_t bytes);
+  /// Copies between host and this rank's device; complete on return, not ordered with streams.
+  Status upload(void* device, const void* host, uint64_t bytes);
+  Status download(void* host, const void* device, uint64_t bytes);
+
+  /// Waits for all work on a stream.
+  /// Errors: timeout or peer_failed with who waited for what, if a launch of any rank of this
+  /// process failed; from then on every call of these contexts fails with it.
+  Status synchronize(StreamHandle stream);
+
+  /// Totals so far; call it between launches (synchronize first).
+  Result<RankStatistics> statistics() const;
+
+  /// For operators.
+  const std::shared_ptr<detail::Rank>& impl() const { return rank_; }
+
+ private:
+  explicit Context(std::shared_ptr<detail::Rank> rank);
+  std::shared_ptr<detail::Rank> rank_;
+};
+
+}  // namespace mkernel

@@ -1,0 +1,74 @@
+// The fused operators. A plan is made once per shape and rank, by all ranks in the same order;
+// run() enqueues one launch and returns.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <mkernel/context.h>
+#include <mkernel/tensor.h>
+
+namespace mkernel {
+
+/// Rows of a matrix of m rows that belong to `rank`: split in rank order, the first
+/// (m mod world_size) ranks have one more.
+struct RowRange {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+RowRange rows_of_rank(int64_t m, int world_size, int rank);
+
+/// What an AllGather+GEMM computes.
+struct AllGatherGemmShape {
+  int64_t m = 0;  // rows of A over all ranks, >= 0
+  int64_t n = 0;  // columns of this rank's B and C, >= 1
+  int64_t k = 0;  // columns of A, rows of B, >= 1
+  DType dtype = DType::kBf16;
+  BLayout b_layout = BLayout::kKN;
+  bool gather_a = false;  // also hand out the gathered A
+};
+
+/// How to compute it. No choice changes results; 0 lets the plan choose.
+struct AllGatherGemmTuning {
+  int blocks = 0;       // blocks (SMs) per rank
+  int comm_blocks = 0;  // of these, blocks that move data before they compute
+  int chunk_rows = 0;   // rows per message, rounded up to whole tiles
+};
+
+/// c = (rows of A from all ranks) * b on every rank, where every rank has its own b.
+class AllGatherGemm {
+ public:
+  /// Collective over the cluster.
+  /// Errors: invalid_argument for a size or tuning out of its range; unsupported if the work space
+  /// would exceed ClusterOptions::heap_bytes_limit.
+  static Result<AllGatherGemm> create(const Context& context, const AllGatherGemmShape& shape,
+                                      const AllGatherGemmTuning& tuning = {});
+
+  AllGatherGemm(AllGatherGemm&&) noexcept;
+  AllGatherGemm& operator=(AllGatherGemm&&) noexcept;
+  ~AllGatherGemm();
+
+  /// Enqueues one launch; every rank must run it, or the others time out.
+  /// Shapes:  a [rows_of_rank(m), k], b [k, n] or [n, k] by layout, c [m, n]; any ld >= columns.
+  /// Order:   returns after enqueue; c is valid in stream order, a and b are free to be written
+  ///          then. Runs of one plan on several streams are the caller's to order.
+  /// Errors:  invalid_argument for a view that does not fit the shape; what Context::synchronize
+  ///          reports, if an earlier launch failed.
+  Status run(StreamHandle stream, const Matrix& a, const Matrix& b, const Matrix& c);
+
+  /// The gathered A [m, k] of the latest run, in work space; only with gather_a. Valid in stream
+  /// order until the run after the next one starts.
+  Result<Matrix> gathered_a();
+
+  /// What the plan chose, one line.
+  std::string describe() const;
+  uint64_t workspace_bytes() const;
+
+  class Impl;
+
+ private:
+  explicit AllGatherGemm(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace mkernel
