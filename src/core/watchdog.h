@@ -1,0 +1,107 @@
+// Bounded waits. Every wait on the device and on the host goes through Watchdog::wait, has a limit
+// and watches an abort word; whoever gives up writes down who waited for what.
+#pragma once
+#include <cstdint>
+
+#include "core/sync.h"
+#include "core/target.h"
+#if !defined(__CUDA_ARCH__)
+#include <chrono>
+#include <thread>
+#endif
+
+namespace mkernel {
+
+/// Every place where something waits. Registered here so that a report can be read.
+enum class Place : uint32_t {
+  kNone,
+  kSlotFree,      // a writer, for a peer to have finished with the slot of an earlier launch
+  kChunkArrived,  // a reader, for one chunk of another rank's rows
+  kQueueSpace,    // a command's producer, for the proxy to complete earlier commands
+  kTransport,     // the proxy, for the network (a failed completion, a lost peer)
+};
+
+/// What a wait is for; becomes part of the report if it never comes.
+struct WaitSite {
+  Place place;
+  uint32_t peer;   // rank that has to act
+  uint32_t chunk;  // chunk or slot index; 0 where there is only one
+};
+
+/// The report of one failed wait. Written once per rank and machine side, by the one that trips.
+struct FaultRecord {
+  uint32_t tripped;  // 0 while healthy; released last
+  Place place;
+  uint32_t rank, peer, chunk;
+  uint32_t expected, seen;
+};
+
+/// What a wait cost, for the statistics.
+struct WaitResult {
+  bool ok;
+  bool waited;  // false: what was waited for was there at the first look
+};
+
+/// Limits and reports of one rank. Writers: any block or thread of the rank. `abort` is shared by
+/// all ranks of a process; it goes 0 -> 1 once (sys scope) and ends every wait.
+struct Watchdog {
+  uint32_t* abort;      // sys: 0 healthy, 1 everybody leaves
+  uint32_t* claim;      // gpu: the first of this rank's waiters to trip takes it 0 -> 1
+  FaultRecord* record;  // sys: written by the claimer only
+  uint64_t limit_ns;
+  uint32_t rank;
+
+  MK_HD bool aborted() const { return load_relaxed<Scope::kSys>(abort) != 0; }
+
+  /// Waits until the word that `load` reads has reached `want`.
+  template <class Load>
+  MK_HD WaitResult wait(const WaitSite& site, uint32_t want, Load&& load) const {
+    uint32_t seen = load();
+    if (reached(seen, want)) return {true, false};
+    const uint64_t start_ns = now_ns();
+    for (uint32_t spin = 1;; ++spin) {
+      pause();
+      seen = load();
+      if (reached(seen, want)) return {true, true};
+      // The abort word may lie across PCIe and reading the clock is slow: look at them rarely.
+      if (spin % kSpinsPerCheck != 0) continue;
+      if (aborted()) return {false, true};
+      if (now_ns() - start_ns > limit_ns) {
+        trip(site, want, seen);
+        return {false, true};
+      }
+    }
+  }
+
+  /// Records a fault, unless this rank has one, and makes every wait of the process end.
+  MK_HD void trip(const WaitSite& site, uint32_t expected, uint32_t seen) const {
+    if (add_relaxed<Scope::kGpu>(claim, 1u) == 0) {
+      record->place = site.place;
+      record->rank = rank;
+      record->peer = site.peer;
+      record->chunk = site.chunk;
+      record->expected = expected;
+      record->seen = seen;
+      store_release<Scope::kSys>(&record->tripped, 1u);
+    }
+    store_release<Scope::kSys>(abort, 1u);
+  }
+
+#if defined(__CUDA_ARCH__)
+  static constexpr uint32_t kSpinsPerCheck = 64;
+  static __device__ __forceinline__ void pause() { __nanosleep(32); }
+  static __device__ __forceinline__ uint64_t now_ns() {
+    uint64_t t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+  }
+#else
+  static constexpr uint32_t kSpinsPerCheck = 16;
+  static void pause() { std::this_thread::yield(); }
+  static uint64_t now_ns() {
+    return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+#endif
+};
+
+}  // namespace mkernel
