@@ -1,0 +1,232 @@
+// AllGather+GEMM as one launch on one rank: who moves and computes what, who waits for which flag.
+// Both machines run this code. A Block is what stands for a thread block; it must provide
+//   bool leader()                      one thread of the block; it alone waits, signals, draws
+//   void sync()                        block barrier
+//   bool all(bool ok)                  block barrier; true if every thread's ok is
+//   uint32_t broadcast(uint32_t v)     block barrier; the leader's v
+//   void copy_rows(const RowCopy&)     all threads; may be in flight until the next sync()
+//   void split(feed, multiply)         runs feed() on the leader beside multiply() on other threads
+//   void feed(const TileWork&), void stop()   within feed(): hand a tile over, or the end
+//   bool take(TileWork*)                      within multiply(): false at the end
+//   void multiply(const TileWork&)            within multiply(): compute and store the tile
+#pragma once
+#include <cstdint>
+
+#include <mkernel/tensor.h>
+
+#include "command/queue.h"
+#include "control/fixed_split.h"
+#include "core/watchdog.h"
+#include "protocol/launch_state.h"
+#include "protocol/slot_flags.h"
+#include "protocol/tile_work.h"
+#include "schedule/all_gather_tasks.h"
+#include "schedule/gather_tile_order.h"
+
+namespace mkernel {
+
+/// Everything a launch needs, handed to its blocks by value. Pitches are in bytes.
+struct AllGatherGemmWork {
+  // Schedule.
+  GatherTasks tasks;
+  GatherTileOrder tiles;
+  SlotFlags flags;
+  FixedSplit split;
+  uint32_t num_blocks = 0;
+
+  // Work space: the gathered A, kNumSlots times [m, k].
+  char* const* peer_slots = nullptr;      // by gpu index in the node
+  uint32_t* const* peer_flags = nullptr;  // by gpu index in the node
+  uint64_t network_address = 0;           // of the slots, the same number on every rank
+  uint64_t slot_bytes = 0;
+  uint64_t slot_pitch = 0;
+
+  LaunchState* state = nullptr;
+  CommandQueue queue;
+  Watchdog dog;
+
+  // Operands of this launch.
+  const char* a = nullptr;
+  uint64_t a_pitch = 0;
+  const char* b = nullptr;
+  uint64_t b_pitch = 0;
+  char* c = nullptr;
+  uint64_t c_pitch = 0;
+  uint32_t k = 0;
+  DType dtype = DType::kBf16;
+  BLayout b_layout = BLayout::kKN;
+
+  MK_HD uint32_t rank() const { return tasks.rank; }
+  MK_HD const ClusterShape& cluster() const { return tasks.cluster; }
+  MK_HD uint64_t row_bytes() const { return uint64_t{k} * kElementBytes; }
+
+  MK_HD uint64_t slot_offset(uint32_t epoch, uint64_t row) const {
+    return slot_of(epoch) * slot_bytes + row * slot_pitch;
+  }
+  MK_HD char* slot_row(uint32_t local_rank, uint32_t epoch, uint64_t row) const {
+    return peer_slots[cluster().gpu_of(local_rank)] + slot_offset(epoch, row);
+  }
+  /// A flag of a rank of this node.
+  MK_HD uint32_t* flag(uint32_t local_rank, uint32_t index) const {
+    return peer_flags[cluster().gpu_of(local_rank)] + index;
+  }
+  /// Own rows are computed from the caller's A as it is; all others from the work space.
+  MK_HD bool in_place(uint32_t slice) const { return slice == rank(); }
+};
+
+/// Waits, as the leader, until `flag` of this rank has reached `want`.
+MK_HD bool await_flag(const AllGatherGemmWork& op, uint32_t flag, uint32_t want,
+                      const WaitSite& site, Tally& tally) {
+  uint32_t* word = op.flag(op.rank(), flag);
+  const auto seen = [&] { return load_acquire<Scope::kSys>(word); };
+  const WaitResult result = op.dog.wait(site, want, seen);
+  tally.waits += result.waited ? 1 : 0;
+  return result.ok;
+}
+
+MK_HD bool await_chunk(const AllGatherGemmWork& op, uint32_t epoch, uint32_t slice, uint32_t chunk,
+                       Tally& tally) {
+  const uint32_t flag = op.flags.arrived(slot_of(epoch), slice, chunk);
+  return await_flag(op, flag, epoch, {Place::kChunkArrived, slice, chunk}, tally);
+}
+
+/// Calls visit(peer) for every rank that this one writes to, which are also those that write to it.
+template <class Visit>
+MK_HD bool for_each_peer(const ClusterShape& cluster, uint32_t rank, Visit&& visit) {
+  for (uint32_t step = 1; step < cluster.gpus; ++step)
+    if (!visit(cluster.local_peer(rank, step))) return false;
+  for (uint32_t step = 1; step < cluster.nodes; ++step)
+    if (!visit(cluster.rail_peer(rank, step))) return false;
+  return true;
+}
+
+/// Waits until nobody uses this launch's slot any more, neither at the peers nor, as the source of
+/// a write, at this rank.
+MK_HD bool await_slot_free(const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
+  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+    return await_flag(op, op.flags.credit(peer), credit_needed(epoch),
+                      {Place::kSlotFree, peer, slot_of(epoch)}, tally);
+  });
+}
+
+/// Copies one chunk into the work space of a rank of this node and tells that rank.
+template <class Block>
+MK_HD void copy_chunk(Block& block, const AllGatherGemmWork& op, uint32_t epoch,
+                      const GatherTask& t, const Rows& rows, Tally& tally) {
+  const uint64_t row = op.tasks.chunks.split.slice(t.slice).begin + rows.begin;
+  RowCopy copy{op.slot_row(t.dst, epoch, row), op.slot_pitch, nullptr, 0, rows.count,
+               op.row_bytes()};
+  if (t.slice == op.rank()) {
+    copy.src = op.a + rows.begin * op.a_pitch;
+    copy.src_pitch = op.a_pitch;
+  } else {
+    copy.src = op.slot_row(op.rank(), epoch, row);
+    copy.src_pitch = op.slot_pitch;
+  }
+  block.copy_rows(copy);
+  block.sync();
+  if (!block.leader()) return;
+  store_release<Scope::kSys>(
+      op.flag(t.dst, op.flags.arrived(slot_of(epoch), t.slice, t.chunk)), epoch);
+  if (t.dst != op.rank()) tally.local_bytes += rows.count * op.row_bytes();
+}
+
+/// Hands one staged chunk to the network. Called by the leader.
+MK_HD bool send_chunk(const AllGatherGemmWork& op, uint32_t epoch, const GatherTask& t,
+                      const Rows& rows, Tally& tally) {
+  const uint64_t row = op.tasks.chunks.split.slice(t.slice).begin + rows.begin;
+  const uint64_t address = op.network_address + op.slot_offset(epoch, row);
+  const auto bytes = static_cast<uint32_t>(rows.count * op.slot_pitch);
+  tally.network_bytes += bytes;
+  return op.queue.push({address, address, bytes, epoch,
+                        op.flags.arrived(slot_of(epoch), t.slice, t.chunk),
+                        static_cast<uint16_t>(t.dst)},
+                       op.dog);
+}
+
+/// A communicating block: claims tasks in order until there are none.
+template <class Block>
+MK_HD void communicate(Block& block, const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
+  if (!block.all(!block.leader() || await_slot_free(op, epoch, tally))) return;
+  for (;;) {
+    const uint32_t i = block.broadcast(block.leader() ? draw(&op.state->task_ticket) : 0);
+    if (i >= op.tasks.size()) return;
+    const GatherTask t = op.tasks.task(i);
+    const Rows rows = op.tasks.chunks.chunk(t.slice, t.chunk);
+    if (rows.count == 0) continue;
+    bool ok = true;
+    if (block.leader()) {
+      const bool from_slot = t.kind == GatherTask::Kind::kSend || t.slice != op.rank();
+      if (from_slot) ok = await_chunk(op, epoch, t.slice, t.chunk, tally);
+      if (ok && t.kind == GatherTask::Kind::kSend) ok = send_chunk(op, epoch, t, rows, tally);
+    }
+    if (!block.all(ok)) return;
+    if (t.kind == GatherTask::Kind::kCopy) copy_chunk(block, op, epoch, t, rows, tally);
+  }
+}
+
+/// Where the tile's rows lie, and where they go.
+MK_HD TileWork tile_work(const AllGatherGemmWork& op, uint32_t epoch, const GatherTile& tile) {
+  const auto row = static_cast<uint32_t>(op.tiles.split.slice(tile.slice).begin) + tile.row;
+  if (op.in_place(tile.slice)) return {kOwnRows, tile.row, row, tile.rows, tile.col};
+  return {kFirstSlot + slot_of(epoch), row, row, tile.rows, tile.col};
+}
+
+/// The feeding thread of a computing block: claims tiles, waits for their rows, hands them over.
+/// The next tile is claimed before this one is fed, so that the claim's latency is hidden.
+template <class Block>
+MK_HD void feed_tiles(Block& block, const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
+  const uint32_t num_tiles = op.tiles.size();
+  for (uint32_t i = draw(&op.state->tile_ticket); i < num_tiles;) {
+    const uint32_t next = draw(&op.state->tile_ticket);
+    const GatherTile tile = op.tiles.tile(i);
+    i = next;
+    if (tile.rows == 0) continue;
+    if (!op.in_place(tile.slice) &&
+        !await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally))
+      break;
+    block.feed(tile_work(op, epoch, tile));
+    ++tally.tiles;
+  }
+  block.stop();
+}
+
+template <class Block>
+MK_HD void multiply_tiles(Block& block) {
+  TileWork tile;
+  while (block.take(&tile)) block.multiply(tile);
+}
+
+/// The last block to leave gives the peers credit, resets the tickets and advances the epoch.
+MK_HD void end_launch(const AllGatherGemmWork& op, uint32_t epoch) {
+  for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+    const uint32_t credit = op.flags.credit(op.rank());
+    if (!op.cluster().same_node(op.rank(), peer))
+      return op.queue.push({0, 0, 0, epoch, credit, static_cast<uint16_t>(peer)}, op.dog);
+    store_release<Scope::kSys>(op.flag(peer, credit), epoch);
+    return true;
+  });
+  LaunchState& s = *op.state;
+  store_relaxed<Scope::kGpu>(&s.role_ticket, 0u);
+  store_relaxed<Scope::kGpu>(&s.task_ticket, 0u);
+  store_relaxed<Scope::kGpu>(&s.tile_ticket, 0u);
+  store_relaxed<Scope::kGpu>(&s.left, 0u);
+  ++s.launches;
+  store_release<Scope::kGpu>(&s.epoch, epoch);
+}
+
+/// One block of one launch, from start to end.
+template <class Block>
+MK_HD void all_gather_gemm(Block& block, const AllGatherGemmWork& op) {
+  Tally tally;  // the leader's
+  const uint32_t role = block.broadcast(block.leader() ? draw(&op.state->role_ticket) : 0);
+  const uint32_t epoch = load_acquire<Scope::kGpu>(&op.state->epoch) + 1;
+  if (op.split.communicates(role)) communicate(block, op, epoch, tally);
+  block.split([&] { feed_tiles(block, op, epoch, tally); }, [&] { multiply_tiles(block); });
+  block.sync();
+  if (!block.leader()) return;
+  add_tally(op.state, tally);
+  if (add_acq_rel<Scope::kGpu>(&op.state->left, 1u) + 1 == op.num_blocks) end_launch(op, epoch);
+}
+
+}  // namespace mkernel

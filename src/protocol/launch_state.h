@@ -1,0 +1,46 @@
+// The words of a plan that outlive a launch and that its blocks share, on one rank.
+// The device owns the epoch: a launch is number epoch + 1, and the last block to leave says so.
+#pragma once
+#include <cstdint>
+
+#include "core/sync.h"
+#include "core/target.h"
+
+namespace mkernel {
+
+/// Writers and readers: blocks of the rank's own launches (gpu scope); the host reads `epoch` and
+/// the totals between launches. Tickets and `left` are zero between launches: the last block to
+/// leave resets them while nobody else runs.
+struct LaunchState {
+  uint32_t epoch = 0;        // of the latest complete launch; grows, wraps
+  uint32_t role_ticket = 0;  // blocks started
+  uint32_t task_ticket = 0;  // communication tasks claimed
+  uint32_t tile_ticket = 0;  // tiles claimed
+  uint32_t left = 0;         // blocks left
+  // Totals over all launches.
+  uint64_t launches = 0;
+  uint64_t tiles = 0;
+  uint64_t local_bytes = 0;
+  uint64_t network_bytes = 0;
+  uint64_t waits = 0;
+};
+
+/// What one block did; kept by its leader, added to the totals as it leaves.
+struct Tally {
+  uint64_t tiles = 0;
+  uint64_t local_bytes = 0;
+  uint64_t network_bytes = 0;
+  uint64_t waits = 0;
+};
+
+MK_HD void add_tally(LaunchState* state, const Tally& t) {
+  add_relaxed<Scope::kGpu>(&state->tiles, t.tiles);
+  add_relaxed<Scope::kGpu>(&state->local_bytes, t.local_bytes);
+  add_relaxed<Scope::kGpu>(&state->network_bytes, t.network_bytes);
+  add_relaxed<Scope::kGpu>(&state->waits, t.waits);
+}
+
+/// Draws the next ticket of a counter; call it from one thread of a block.
+MK_HD uint32_t draw(uint32_t* ticket) { return add_relaxed<Scope::kGpu>(ticket, 1u); }
+
+}  // namespace mkernel
