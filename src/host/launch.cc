@@ -1,0 +1,55 @@
+#include "host/launch.h"
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "host/host_block.h"
+
+namespace mkernel {
+namespace {
+
+HostGemm gemm_of(const AllGatherGemmWork& op) {
+  HostGemm g;
+  g.sources[kOwnRows] = op.a;
+  g.source_pitch[kOwnRows] = op.a_pitch;
+  for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
+    g.sources[kFirstSlot + slot] = op.slot_row(op.rank(), slot, 0);
+    g.source_pitch[kFirstSlot + slot] = op.slot_pitch;
+  }
+  g.b = op.b;
+  g.b_pitch = op.b_pitch;
+  g.c = op.c;
+  g.c_pitch = op.c_pitch;
+  g.n = op.tiles.cols;
+  g.k = op.k;
+  g.tile_n = op.tiles.tile_n;
+  g.dtype = op.dtype;
+  g.b_layout = op.b_layout;
+  return g;
+}
+
+/// Runs `body(block)` on the two threads of each of `num_blocks` blocks, and waits for them.
+template <class Body>
+void run_blocks(uint32_t num_blocks, const HostGemm& gemm, Body&& body) {
+  std::vector<std::unique_ptr<HostBlockShared>> shared(num_blocks);
+  std::vector<std::jthread> threads;
+  for (auto& s : shared) {
+    s = std::make_unique<HostBlockShared>();
+    for (int thread = 0; thread < 2; ++thread)
+      threads.emplace_back([&body, &gemm, block = HostBlock(*s, thread, gemm)]() mutable {
+        body(block);
+      });
+  }
+}  // jthread joins
+
+}  // namespace
+
+void launch_on_host(const AllGatherGemmWork& op, HostStream& stream) {
+  stream.enqueue([op] {
+    const HostGemm gemm = gemm_of(op);
+    run_blocks(op.num_blocks, gemm, [&](HostBlock& block) { all_gather_gemm(block, op); });
+  });
+}
+
+}  // namespace mkernel
