@@ -14,7 +14,7 @@ HostGemm gemm_of(const AllGatherGemmWork& op) {
   g.sources[kOwnRows] = op.a;
   g.source_pitch[kOwnRows] = op.a_pitch;
   for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
-    g.sources[kFirstSlot + slot] = op.slot_row(op.rank(), slot, 0);
+    g.sources[kFirstSlot + slot] = op.own_slots + slot * op.slot_bytes;
     g.source_pitch[kFirstSlot + slot] = op.slot_pitch;
   }
   g.b = op.b;

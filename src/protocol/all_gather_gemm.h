@@ -35,7 +35,8 @@ struct AllGatherGemmWork {
   uint32_t num_blocks = 0;
 
   // Work space: the gathered A, kNumSlots times [m, k].
-  char* const* peer_slots = nullptr;      // by gpu index in the node
+  char* own_slots = nullptr;
+  char* const* peer_slots = nullptr;      // by gpu index in the node; own ones too
   uint32_t* const* peer_flags = nullptr;  // by gpu index in the node
   uint64_t network_address = 0;           // of the slots, the same number on every rank
   uint64_t slot_bytes = 0;
@@ -215,17 +216,30 @@ MK_HD void end_launch(const AllGatherGemmWork& op, uint32_t epoch) {
   store_release<Scope::kGpu>(&s.epoch, epoch);
 }
 
+/// The number of the running launch. Each role reads it for itself: held across the main loop, it
+/// would cost a register that the accumulators need.
+MK_HD uint32_t running_epoch(const AllGatherGemmWork& op) {
+  return load_acquire<Scope::kGpu>(&op.state->epoch) + 1;
+}
+
 /// One block of one launch, from start to end.
 template <class Block>
 MK_HD void all_gather_gemm(Block& block, const AllGatherGemmWork& op) {
-  Tally tally;  // the leader's
   const uint32_t role = block.broadcast(block.leader() ? draw(&op.state->role_ticket) : 0);
-  const uint32_t epoch = load_acquire<Scope::kGpu>(&op.state->epoch) + 1;
-  if (op.split.communicates(role)) communicate(block, op, epoch, tally);
-  block.split([&] { feed_tiles(block, op, epoch, tally); }, [&] { multiply_tiles(block); });
+  if (op.split.communicates(role)) {
+    Tally tally;
+    communicate(block, op, running_epoch(op), tally);
+    if (block.leader()) add_tally(op.state, tally);
+  }
+  const auto feed = [&] {
+    Tally tally;
+    feed_tiles(block, op, running_epoch(op), tally);
+    add_tally(op.state, tally);
+  };
+  block.split(feed, [&] { multiply_tiles(block); });
   block.sync();
   if (!block.leader()) return;
-  add_tally(op.state, tally);
+  const uint32_t epoch = running_epoch(op);
   if (add_acq_rel<Scope::kGpu>(&op.state->left, 1u) + 1 == op.num_blocks) end_launch(op, epoch);
 }
 

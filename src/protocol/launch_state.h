@@ -25,7 +25,7 @@ struct LaunchState {
   uint64_t waits = 0;
 };
 
-/// What one block did; kept by its leader, added to the totals as it leaves.
+/// What one role of one block did; its leader keeps it and adds it to the totals at the role's end.
 struct Tally {
   uint64_t tiles = 0;
   uint64_t local_bytes = 0;
@@ -34,10 +34,13 @@ struct Tally {
 };
 
 MK_HD void add_tally(LaunchState* state, const Tally& t) {
-  add_relaxed<Scope::kGpu>(&state->tiles, t.tiles);
-  add_relaxed<Scope::kGpu>(&state->local_bytes, t.local_bytes);
-  add_relaxed<Scope::kGpu>(&state->network_bytes, t.network_bytes);
-  add_relaxed<Scope::kGpu>(&state->waits, t.waits);
+  const auto add = [](uint64_t* total, uint64_t n) {
+    if (n != 0) add_relaxed<Scope::kGpu>(total, n);
+  };
+  add(&state->tiles, t.tiles);
+  add(&state->local_bytes, t.local_bytes);
+  add(&state->network_bytes, t.network_bytes);
+  add(&state->waits, t.waits);
 }
 
 /// Draws the next ticket of a counter; call it from one thread of a block.

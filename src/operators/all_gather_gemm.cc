@@ -1,0 +1,231 @@
+#include <algorithm>
+#include <sstream>
+
+#include <mkernel/operators.h>
+
+#include "operators/cluster.h"
+
+namespace mkernel {
+namespace {
+
+std::string signature_of(const AllGatherGemmShape& s, const AllGatherGemmTuning& t) {
+  std::ostringstream out;
+  out << "ag-gemm m " << s.m << " k " << s.k << (s.dtype == DType::kBf16 ? " bf16" : " fp16")
+      << (s.gather_a ? " gather_a" : "") << " chunk_rows " << t.chunk_rows;
+  return out.str();
+}
+
+Status refuse(const std::string& what, int64_t value, const std::string& allowed) {
+  return Status(Code::kInvalidArgument, what + " = " + std::to_string(value) + ": " + allowed);
+}
+
+/// Rows, columns and depth are counted with 31 bits on the device; offsets with 64.
+constexpr int64_t kMaxExtent = INT32_MAX / 2;
+
+Status check_shape(const AllGatherGemmShape& s) {
+  const std::string most = " to " + std::to_string(kMaxExtent) + " is allowed";
+  if (s.m < 0 || s.m > kMaxExtent) return refuse("m", s.m, "0" + most);
+  if (s.n < 1 || s.n > kMaxExtent) return refuse("n", s.n, "1" + most);
+  if (s.k < 1 || s.k > kMaxExtent) return refuse("k", s.k, "1" + most);
+  return Status::ok();
+}
+
+Status check_tuning(const AllGatherGemmTuning& t, const MachineShape& machine) {
+  const auto max_blocks = static_cast<int>(machine.max_blocks);
+  if (t.blocks < 0 || t.blocks > max_blocks)
+    return refuse("blocks", t.blocks, "0 (plan chooses) to " + std::to_string(max_blocks));
+  const int blocks = t.blocks != 0 ? t.blocks : static_cast<int>(machine.blocks);
+  if (t.comm_blocks < 0 || t.comm_blocks > blocks)
+    return refuse("comm_blocks", t.comm_blocks,
+                  "0 (plan chooses) to " + std::to_string(blocks) + " (blocks)");
+  if (t.chunk_rows < 0 || t.chunk_rows > kMaxExtent)
+    return refuse("chunk_rows", t.chunk_rows, "0 (plan chooses) to " + std::to_string(kMaxExtent));
+  return Status::ok();
+}
+
+/// Checks one operand against what the plan expects.
+Status check_view(const char* name, const Matrix& view, int64_t rows, int64_t cols) {
+  const std::string who(name);
+  if (view.rows != rows) return refuse(who + ".rows", view.rows, std::to_string(rows) + " expected");
+  if (view.cols != cols) return refuse(who + ".cols", view.cols, std::to_string(cols) + " expected");
+  if (view.ld < cols) return refuse(who + ".ld", view.ld, "at least " + std::to_string(cols));
+  if (view.data == nullptr && rows > 0)
+    return Status(Code::kInvalidArgument, who + ".data is null: device memory expected");
+  if (reinterpret_cast<uintptr_t>(view.data) % kElementBytes != 0)
+    return Status(Code::kInvalidArgument, who + ".data is not aligned to an element of 2 bytes");
+  return Status::ok();
+}
+
+uint64_t pitch_of(const Matrix& m) { return static_cast<uint64_t>(m.ld) * kElementBytes; }
+
+}  // namespace
+
+RowRange rows_of_rank(int64_t m, int world_size, int rank) {
+  const Rows rows = RowSplit{static_cast<uint64_t>(m), static_cast<uint32_t>(world_size)}.slice(
+      static_cast<uint32_t>(rank));
+  return {static_cast<int64_t>(rows.begin), static_cast<int64_t>(rows.count)};
+}
+
+class AllGatherGemm::Impl {
+ public:
+  Impl(std::shared_ptr<detail::Rank> rank, const AllGatherGemmShape& shape)
+      : rank_(std::move(rank)), shape_(shape) {}
+
+  Status init(const AllGatherGemmTuning& tuning) {
+    const MachineShape machine = rank_->machine().shape();
+    MK_RETURN_IF_ERROR(check_shape(shape_));
+    MK_RETURN_IF_ERROR(check_tuning(tuning, machine));
+    choose_schedule(tuning, machine);
+    choose_blocks(tuning, machine);
+    MK_RETURN_IF_ERROR(check_sizes());
+    return claim_work_space(tuning);
+  }
+
+  Status run(StreamHandle stream, const Matrix& a, const Matrix& b, const Matrix& c) {
+    MK_RETURN_IF_ERROR(rank_->cluster().status());
+    const bool kn = shape_.b_layout == BLayout::kKN;
+    MK_RETURN_IF_ERROR(check_view("a", a, own_rows(), shape_.k));
+    MK_RETURN_IF_ERROR(check_view("b", b, kn ? shape_.k : shape_.n, kn ? shape_.n : shape_.k));
+    MK_RETURN_IF_ERROR(check_view("c", c, shape_.m, shape_.n));
+    AllGatherGemmWork op = work_;
+    op.a = static_cast<const char*>(a.data);
+    op.a_pitch = pitch_of(a);
+    op.b = static_cast<const char*>(b.data);
+    op.b_pitch = pitch_of(b);
+    op.c = static_cast<char*>(c.data);
+    op.c_pitch = pitch_of(c);
+    MK_RETURN_IF_ERROR(rank_->machine().launch(op, stream));
+    ++num_runs_;
+    return Status::ok();
+  }
+
+  Result<Matrix> gathered_a() const {
+    if (!shape_.gather_a)
+      return Status(Code::kInvalidArgument, "gathered_a: the plan was made without gather_a");
+    if (num_runs_ == 0) return Status(Code::kInvalidArgument, "gathered_a: no run yet");
+    const uint32_t epoch = first_epoch_ + num_runs_;
+    return Matrix{region().data + work_.slot_offset(epoch, 0), shape_.m, shape_.k,
+                  static_cast<int64_t>(work_.slot_pitch / kElementBytes)};
+  }
+
+  std::string describe() const {
+    std::ostringstream out;
+    out << work_.num_blocks << " blocks, " << work_.split.comm_blocks << " of them communicate first"
+        << ", tiles " << work_.tiles.tile_m << "x" << work_.tiles.tile_n << " in bands of "
+        << work_.tiles.band << ", chunks of " << work_.tasks.chunks.chunk_rows << " rows = "
+        << work_.tasks.chunks.chunk_rows * work_.slot_pitch << " bytes, "
+        << (work_.tasks.stage_own ? "own rows staged" : "own rows in place") << ", work space "
+        << workspace_bytes() << " bytes";
+    return out.str();
+  }
+
+  uint64_t workspace_bytes() const { return region().bytes; }
+
+ private:
+  const HeapRegion& region() const { return *space_->ranks[rank_->rank()].region; }
+  int64_t own_rows() const {
+    return static_cast<int64_t>(work_.tiles.split.slice(rank_->rank()).count);
+  }
+
+  void choose_schedule(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
+    const ClusterShape cluster = rank_->cluster().shape();
+    const RowSplit split{static_cast<uint64_t>(shape_.m), cluster.world()};
+    work_.k = static_cast<uint32_t>(shape_.k);
+    work_.dtype = shape_.dtype;
+    work_.b_layout = shape_.b_layout;
+    // 16 bytes are what bulk copies and tensor maps can address.
+    work_.slot_pitch = round_up<uint64_t>(work_.row_bytes(), 16);
+    // A tile waits for one flag only: chunks are whole tiles.
+    const uint64_t wanted = tuning.chunk_rows != 0
+                                ? static_cast<uint64_t>(tuning.chunk_rows)
+                                : ceil_div(machine.chunk_bytes, work_.slot_pitch);
+    const uint64_t most = round_up<uint64_t>(std::max<uint64_t>(split.largest(), 1), machine.tile_m);
+    const auto chunk_rows = static_cast<uint32_t>(
+        std::min<uint64_t>(round_up<uint64_t>(wanted, machine.tile_m), most));
+    work_.tiles = {cluster,        split,          rank_->rank(), static_cast<uint32_t>(shape_.n),
+                   machine.tile_m, machine.tile_n, machine.band};
+    // The network reads from work space; so does who asks for the gathered A.
+    const bool stage_own = cluster.nodes > 1 || shape_.gather_a;
+    work_.tasks = {cluster, {split, chunk_rows}, rank_->rank(), stage_own};
+  }
+
+  void choose_blocks(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
+    work_.num_blocks =
+        tuning.blocks != 0 ? static_cast<uint32_t>(tuning.blocks) : machine.blocks;
+    if (work_.tasks.size() == 0) return;
+    const uint32_t wanted = tuning.comm_blocks != 0 ? static_cast<uint32_t>(tuning.comm_blocks)
+                                                    : machine.comm_blocks;
+    work_.split.comm_blocks = std::min(wanted, work_.num_blocks);
+  }
+
+  Status check_sizes() const {
+    const GatherTileOrder& t = work_.tiles;
+    const uint64_t tiles = uint64_t{t.row_tiles()} * t.col_tiles() * t.cluster.world();
+    // Every block draws one ticket beyond the end, and one ahead.
+    if (tiles > UINT32_MAX - 2 * work_.num_blocks)
+      return refuse("output tiles", static_cast<int64_t>(tiles), "must stay below 2^32");
+    const uint64_t chunk_bytes = work_.tasks.chunks.chunk_rows * work_.slot_pitch;
+    if (chunk_bytes > UINT32_MAX)
+      return refuse("bytes per chunk", static_cast<int64_t>(chunk_bytes),
+                    "must stay below 4 GiB: choose a smaller chunk_rows");
+    return Status::ok();
+  }
+
+  Status claim_work_space(const AllGatherGemmTuning& tuning) {
+    const uint32_t rank = rank_->rank();
+    detail::Cluster& cluster = rank_->cluster();
+    const bool uses_slots = work_.tasks.size() > 0;
+    work_.slot_bytes =
+        uses_slots ? round_up<uint64_t>(static_cast<uint64_t>(shape_.m) * work_.slot_pitch, 256) : 0;
+    work_.flags = {0, cluster.shape().world(), work_.tasks.chunks.max_chunks()};
+    if (work_.flags.size() > kMaxFlags)
+      return refuse("flags", static_cast<int64_t>(work_.flags.size()),
+                    "at most " + std::to_string(kMaxFlags) + ": choose a larger chunk_rows");
+    auto space =
+        cluster.join_plan(rank, signature_of(shape_, tuning), kNumSlots * work_.slot_bytes,
+                          static_cast<uint32_t>(work_.flags.size()));
+    if (!space) return space.status();
+    space_ = std::move(space.value());
+    const detail::PlanRank& mine = space_->ranks[rank];
+    work_.flags.first = mine.flags->first;
+    work_.own_slots = mine.region->data;
+    work_.peer_slots = mine.peer_slots;
+    work_.peer_flags = mine.peer_flags;
+    work_.network_address = mine.region->address;
+    work_.state = mine.state;
+    work_.queue = cluster.queue(rank);
+    work_.dog = cluster.watchdog(rank);
+    first_epoch_ = space_->first_epoch;
+    return Status::ok();
+  }
+
+  std::shared_ptr<detail::Rank> rank_;  // outlives the work space
+  AllGatherGemmShape shape_;
+  std::shared_ptr<detail::PlanSpace> space_;
+  AllGatherGemmWork work_;  // all but the operands
+  uint32_t first_epoch_ = 0;
+  uint32_t num_runs_ = 0;
+};
+
+AllGatherGemm::AllGatherGemm(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+AllGatherGemm::AllGatherGemm(AllGatherGemm&&) noexcept = default;
+AllGatherGemm& AllGatherGemm::operator=(AllGatherGemm&&) noexcept = default;
+AllGatherGemm::~AllGatherGemm() = default;
+
+Result<AllGatherGemm> AllGatherGemm::create(const Context& context,
+                                            const AllGatherGemmShape& shape,
+                                            const AllGatherGemmTuning& tuning) {
+  auto impl = std::make_unique<Impl>(context.impl(), shape);
+  MK_RETURN_IF_ERROR(impl->init(tuning));
+  return AllGatherGemm(std::move(impl));
+}
+
+Status AllGatherGemm::run(StreamHandle stream, const Matrix& a, const Matrix& b, const Matrix& c) {
+  return impl_->run(stream, a, b, c);
+}
+
+Result<Matrix> AllGatherGemm::gathered_a() { return impl_->gathered_a(); }
+std::string AllGatherGemm::describe() const { return impl_->describe(); }
+uint64_t AllGatherGemm::workspace_bytes() const { return impl_->workspace_bytes(); }
+
+}  // namespace mkernel

@@ -1,0 +1,60 @@
+#include "host/launch.h"
+#include "operators/machine.h"
+
+namespace mkernel {
+namespace {
+
+class HostStreamImpl : public detail::StreamImpl {
+ public:
+  StreamHandle handle() const override { return const_cast<HostStream*>(&stream_); }
+
+ private:
+  HostStream stream_;
+};
+
+HostStream& stream_of(StreamHandle handle) { return *static_cast<HostStream*>(handle); }
+
+class HostMachine : public Machine {
+ public:
+  // Small tiles and few blocks: a test's matrices have many tiles, and a computer of two cores
+  // carries a cluster of sixteen ranks.
+  MachineShape shape() const override {
+    return {.max_blocks = 64,
+            .blocks = 3,
+            .comm_blocks = 1,
+            .tile_m = 16,
+            .tile_n = 32,
+            .band = 4,
+            .chunk_bytes = 16 << 10};
+  }
+  DeviceMemory& memory() override { return *memory_; }
+  Result<std::unique_ptr<detail::StreamImpl>> create_stream() override {
+    return std::unique_ptr<detail::StreamImpl>(std::make_unique<HostStreamImpl>());
+  }
+  Status synchronize(StreamHandle stream) override {
+    stream_of(stream).synchronize();
+    return Status::ok();
+  }
+  Status launch(const AllGatherGemmWork& op, StreamHandle stream) override {
+    launch_on_host(op, stream_of(stream));
+    return Status::ok();
+  }
+
+ private:
+  std::unique_ptr<DeviceMemory> memory_ = create_host_memory();
+};
+
+}  // namespace
+
+std::unique_ptr<Machine> create_host_machine() { return std::make_unique<HostMachine>(); }
+
+#if !defined(MK_WITH_CUDA)
+Result<std::unique_ptr<Machine>> create_cuda_machine(int device, int) {
+  return Status(Code::kUnavailable,
+                "GPU " + std::to_string(device) + ": this build of mkernel is without CUDA");
+}
+
+int num_cuda_devices() { return 0; }
+#endif
+
+}  // namespace mkernel

@@ -1,0 +1,56 @@
+// What carries out a rank's launches: the host machine or a GPU. One Machine per rank; several may
+// share a GPU.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include <mkernel/context.h>
+#include <mkernel/options.h>
+#include <mkernel/status.h>
+
+#include "memory/device_memory.h"
+#include "protocol/all_gather_gemm.h"
+
+namespace mkernel {
+
+namespace detail {
+/// A stream that the library made.
+class StreamImpl {
+ public:
+  virtual ~StreamImpl() = default;
+  virtual StreamHandle handle() const = 0;
+};
+}  // namespace detail
+
+/// What a plan has to know of the machine it is made for.
+struct MachineShape {
+  uint32_t max_blocks;   // blocks that can be resident for this rank
+  uint32_t blocks;       // a good number of blocks
+  uint32_t comm_blocks;  // of these, a good number to communicate
+  uint32_t tile_m;       // rows and columns of the output tiles of its GEMM
+  uint32_t tile_n;
+  uint32_t band;         // tile rows per band of the tile order
+  uint64_t chunk_bytes;  // a good size of one message
+};
+
+class Machine {
+ public:
+  virtual ~Machine() = default;
+  virtual MachineShape shape() const = 0;
+  virtual DeviceMemory& memory() = 0;
+  virtual Result<std::unique_ptr<detail::StreamImpl>> create_stream() = 0;
+  virtual Status synchronize(StreamHandle stream) = 0;
+  /// Enqueues one launch. The machine fills in nothing of `op`; its blocks get it by value.
+  virtual Status launch(const AllGatherGemmWork& op, StreamHandle stream) = 0;
+};
+
+std::unique_ptr<Machine> create_host_machine();
+
+/// A machine on GPU `device` that `ranks_on_device` ranks share.
+/// Errors: unavailable if this build or this computer has no such GPU.
+Result<std::unique_ptr<Machine>> create_cuda_machine(int device, int ranks_on_device);
+
+/// GPUs that this build and this computer can use.
+int num_cuda_devices();
+
+}  // namespace mkernel

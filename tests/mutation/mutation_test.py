@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Plants faults in a copy of the protocol and asserts that the simulation notices each of them.
+
+A fault is (name, file, old text, new text); the old text must occur exactly once. The mutated
+headers are compiled into the host machine's launch, which is linked in front of the library of the
+ThreadSanitizer tree; then the simulation must fail: a wrong element, a time-out, or a data race.
+The unchanged protocol must pass the same tests, or the failures would mean nothing.
+"""
+import concurrent.futures
+import glob
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TREE = os.path.join(ROOT, "build", "tsan")
+PROTOCOL = "src/protocol/all_gather_gemm.h"
+
+FAULTS = [
+    ("a missing wait: a tile is fed before its rows have arrived", PROTOCOL,
+     """    if (!op.in_place(tile.slice) &&
+        !await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally))
+      break;
+""", ""),
+    ("a missing wait: a chunk is forwarded before it has arrived", PROTOCOL,
+     "if (from_slot) ok = await_chunk(op, epoch, t.slice, t.chunk, tally);", "(void)from_slot;"),
+    ("a signal before its data", PROTOCOL,
+     """  block.copy_rows(copy);
+  block.sync();
+  if (!block.leader()) return;
+  store_release<Scope::kSys>(
+      op.flag(t.dst, op.flags.arrived(slot_of(epoch), t.slice, t.chunk)), epoch);
+""",
+     """  if (block.leader())
+    store_release<Scope::kSys>(
+        op.flag(t.dst, op.flags.arrived(slot_of(epoch), t.slice, t.chunk)), epoch);
+  block.copy_rows(copy);
+  block.sync();
+  if (!block.leader()) return;
+"""),
+    ("a missing block barrier before a signal", PROTOCOL,
+     "  block.copy_rows(copy);\n  block.sync();\n", "  block.copy_rows(copy);\n"),
+    ("a reused buffer: a slot is written without credit", PROTOCOL,
+     "if (!block.all(!block.leader() || await_slot_free(op, epoch, tally))) return;", ""),
+    ("a credit that comes a launch too early", "src/protocol/slot_flags.h",
+     "return epoch - kNumSlots;", "return epoch - kNumSlots - 1;"),
+    ("peers left out of a target: local ones, of the wait for a free slot", PROTOCOL,
+     """  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+    return await_flag(""",
+     """  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+    if (op.cluster().same_node(peer, op.rank())) return true;
+    return await_flag("""),
+    ("peers left out of a target: rail peers get no credit", PROTOCOL,
+     "return op.queue.push({0, 0, 0, epoch, credit, static_cast<uint16_t>(peer)}, op.dog);",
+     "return true;"),
+    ("one flag for both slots: a later launch releases an earlier wait", "src/protocol/slot_flags.h",
+     "return first + (slot * world + slice) * chunks + chunk;",
+     "return first + (slot * 0 + slice) * chunks + chunk;"),
+    ("an epoch compared without regard to its wrap", "src/core/sync.h",
+     "return static_cast<int32_t>(have - want) >= 0;", "return have >= want;"),
+    ("a commit before its payload", "src/command/queue.h",
+     """    store_relaxed<Scope::kSys>(&slot.words[1], c.local_offset);
+    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_offset);
+    store_relaxed<Scope::kSys>(&slot.words[3], (uint64_t{c.epoch} << 32) | c.bytes);
+    store_release<Scope::kSys>(&slot.words[0], commit_word(c, lap_tag(pos >> log2_capacity_)));
+""",
+     """    store_release<Scope::kSys>(&slot.words[0], commit_word(c, lap_tag(pos >> log2_capacity_)));
+    store_relaxed<Scope::kSys>(&slot.words[1], c.local_offset);
+    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_offset);
+    store_relaxed<Scope::kSys>(&slot.words[3], (uint64_t{c.epoch} << 32) | c.bytes);
+"""),
+    ("a release made relaxed", PROTOCOL,
+     """  store_release<Scope::kSys>(
+      op.flag(t.dst,""",
+     """  store_relaxed<Scope::kSys>(
+      op.flag(t.dst,"""),
+    ("an acquire made relaxed", PROTOCOL,
+     "const auto seen = [&] { return load_acquire<Scope::kSys>(word); };",
+     "const auto seen = [&] { return load_relaxed<Scope::kSys>(word); };"),
+]
+
+
+def run(command, **options):
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          **options)
+
+
+def build(work, binary):
+    """Compiles the launch of the host machine from `work` and links the simulation around it."""
+    launch = os.path.join(work, "launch.o")
+    flags = ["-std=c++20", "-O1", "-g", "-fsanitize=thread", "-DMK_SCHEDULE_FUZZ=1",
+             "-DMK_SANITIZER=1"]
+    made = run(["g++", *flags, "-I" + work + "/include", "-I" + work + "/src", "-c",
+                work + "/src/host/launch.cc", "-o", launch])
+    if made.returncode != 0:
+        sys.exit("does not compile:\n" + made.stdout)
+    objects = glob.glob(TREE + "/tests/**/simulation_tests.dir/**/*.o", recursive=True)
+    made = run(["g++", "-fsanitize=thread", launch, *objects, LIBRARY, "-lgtest", "-lgtest_main",
+                "-lpthread", "-o", binary])
+    if made.returncode != 0:
+        sys.exit("does not link:\n" + made.stdout)
+
+
+def simulate(binary):
+    """Runs the simulation until its first failure; returns (failed, the line that says why)."""
+    env = dict(os.environ, TSAN_OPTIONS="halt_on_error=1")
+    try:
+        done = run([binary, "--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + TESTS],
+                   env=env, timeout=400)
+    except subprocess.TimeoutExpired:
+        return True, "hangs"
+    why = [line for line in done.stdout.splitlines()
+           if "WARNING: ThreadSanitizer" in line or "Failure" in line or "expected" in line
+           or "timeout:" in line]
+    return done.returncode != 0, (why or [""])[-1].strip()
+
+
+# A subset that takes seconds, with every kind of cluster and network in it.
+TESTS = ":".join(["AllGatherGemmSim.RanksThatRunAhead*", "AllGatherGemmSim.LaunchesMayOvertake*",
+                  "AllGatherGemmSim.IsRightFarFrom*", "AllGatherGemmSim.IsRightWithThree*",
+                  "AllGatherGemmSim/RandomClusters.*/0"])
+LIBRARY = next(iter(glob.glob(TREE + "/**/libmkernel.a", recursive=True)), None)
+
+
+def plant(fault):
+    """Plants one fault; returns (right, the line to print)."""
+    name, path, old, new = fault
+    with tempfile.TemporaryDirectory() as work:
+        for folder in ("src", "include"):
+            shutil.copytree(os.path.join(ROOT, folder), os.path.join(work, folder))
+        file = os.path.join(work, path)
+        with open(file) as f:
+            text = f.read()
+        if old and text.count(old) != 1:
+            return False, f"WRONG: the text of {name!r} occurs {text.count(old)} times in {path}"
+        with open(file, "w") as f:
+            f.write(text.replace(old, new) if old else text)
+        binary = os.path.join(work, "simulation")
+        build(work, binary)
+        failed, why = simulate(binary)
+    right = failed == bool(old)
+    return right, (("ok    " if right else "WRONG ") + ("red:   " if failed else "green: ") + name +
+                   (f"  [{why}]" if failed else ""))
+
+
+def main():
+    if LIBRARY is None:
+        print("skipped: build/tsan is not built")
+        return 77
+    wrong = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for right, line in pool.map(plant, [("nothing (control)", PROTOCOL, "", ""), *FAULTS]):
+            print(line, flush=True)
+            wrong += not right
+    print(f"{len(FAULTS)} faults planted, {wrong} of them or the control went wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

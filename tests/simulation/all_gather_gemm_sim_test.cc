@@ -1,0 +1,168 @@
+// AllGather+GEMM on virtual clusters of the host machine: the protocol under every kind of network
+// that the loopback can be. Random tests take their seed from --gtest_random_seed and print it.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+#include "tests/simulation/gather_case.h"
+
+namespace mkernel::simulation {
+namespace {
+
+#if defined(MK_SANITIZER)
+constexpr int kCasesPerBatch = 8;  // sanitizers are ten times slower
+#else
+constexpr int kCasesPerBatch = 52;
+#endif
+
+class RandomClusters : public ::testing::TestWithParam<int> {};
+
+TEST_P(RandomClusters, ComputeEveryElementRight) {
+  const auto seed = static_cast<uint32_t>(::testing::GTEST_FLAG(random_seed) * 1000 + GetParam());
+  std::mt19937 random(seed);
+  for (int i = 0; i < kCasesPerBatch; ++i) {
+    const GatherCase c = random_case(random);
+    const Status status = run_case(c);
+    ASSERT_TRUE(status) << status.to_string() << "\n" << c;
+    ASSERT_FALSE(HasFailure()) << "batch seed " << seed << " case " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllGatherGemmSim, RandomClusters, ::testing::Range(0, 10));
+
+GatherCase plain_case(int nodes, int gpus) {
+  GatherCase c;
+  c.cluster.nodes = nodes;
+  c.cluster.gpus = gpus;
+  c.shape.m = 37 * nodes * gpus + 3;
+  c.shape.n = 70;
+  c.shape.k = 50;
+  c.tuning.chunk_rows = 16;
+  return c;
+}
+
+void expect_right(const GatherCase& c) {
+  const Status status = run_case(c);
+  EXPECT_TRUE(status) << status.to_string() << "\n" << c;
+}
+
+TEST(AllGatherGemmSim, IsRightFarFromAndAcrossTheWrapOfTheEpoch) {
+  for (const uint32_t first : {0u, 0x7ffffffeu, 0xfffffffdu, 0xffffffffu}) {
+    GatherCase c = plain_case(3, 2);
+    c.cluster.first_epoch = first;
+    c.iterations = 6;
+    c.cluster.loopback.order = LinkOrder::kReordered;
+    expect_right(c);
+  }
+}
+
+TEST(AllGatherGemmSim, IsRightWithThreeProxiesStalled) {
+  GatherCase c = plain_case(4, 2);
+  c.cluster.loopback.stalled_ranks = {0, 3, 6};
+  c.cluster.loopback.stall_us = 20'000;
+  c.cluster.loopback.order = LinkOrder::kReordered;
+  c.iterations = 3;
+  expect_right(c);
+}
+
+TEST(AllGatherGemmSim, IsRightOnASlowLateReorderingNetwork) {
+  GatherCase c = plain_case(3, 3);
+  c.cluster.loopback.order = LinkOrder::kReordered;
+  c.cluster.loopback.link_gbs = 0.01;
+  c.cluster.loopback.link_us = 2000;
+  expect_right(c);
+}
+
+TEST(AllGatherGemmSim, TakesFewerRowsThanRanks) {
+  for (int m = 0; m < 6; ++m) {
+    GatherCase c = plain_case(3, 2);
+    c.shape.m = m;
+    expect_right(c);
+  }
+}
+
+/// Ranks without rows hold nobody up by their data: only credit keeps the others from overwriting
+/// what they have not read yet.
+TEST(AllGatherGemmSim, RanksThatRunAheadDoNotOverwriteWhatOthersStillRead) {
+  for (const int nodes : {1, 3}) {
+    GatherCase c = plain_case(nodes, 2);
+    c.shape.m = 1;
+    c.iterations = 6;
+    c.pause = std::chrono::milliseconds(20);
+    expect_right(c);
+  }
+}
+
+/// Rank 0 waits for nobody's rows, so two of its launches are in its stalled network at once, which
+/// then delivers them in any order: each wait must be for its own launch's chunk.
+TEST(AllGatherGemmSim, LaunchesMayOvertakeEachOtherOnTheNetwork) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    GatherCase c = plain_case(3, 1);
+    c.shape.m = 1;
+    c.iterations = 6;
+    c.cluster.loopback.order = LinkOrder::kReordered;
+    c.cluster.loopback.stalled_ranks = {0};
+    c.cluster.loopback.stall_us = 30'000;
+    c.cluster.loopback.seed = seed;
+    expect_right(c);
+  }
+}
+
+TEST(AllGatherGemmSim, TakesOneBlockPerRank) {
+  GatherCase c = plain_case(2, 4);
+  c.tuning.blocks = 1;
+  c.tuning.comm_blocks = 1;
+  expect_right(c);
+}
+
+TEST(AllGatherGemmSim, FailedWriteEndsInAFaultOnEveryRank) {
+  GatherCase c = plain_case(3, 2);
+  c.cluster.loopback.fail_after = 5;
+  const Status status = run_case(c);
+  EXPECT_EQ(status.code(), Code::kPeerFailed) << status.to_string();
+  EXPECT_NE(status.message().find("rank"), std::string::npos) << status.message();
+}
+
+TEST(AllGatherGemmSim, ANewClusterWorksAfterAFault) {
+  GatherCase c = plain_case(2, 2);
+  c.cluster.loopback.fail_after = 0;
+  EXPECT_FALSE(run_case(c));
+  c.cluster.loopback.fail_after = -1;
+  expect_right(c);
+}
+
+TEST(AllGatherGemmSim, MissingRankEndsInATimeoutThatNamesIt) {
+  ClusterOptions options;
+  options.gpus = 3;
+  options.timeout_us = 200'000;
+  auto contexts = Context::create_virtual(options);
+  ASSERT_TRUE(contexts) << contexts.status().to_string();
+  const AllGatherGemmShape shape{.m = 30, .n = 8, .k = 8};
+  std::vector<AllGatherGemm> plans;
+  for (const Context& context : contexts.value()) {
+    auto plan = AllGatherGemm::create(context, shape);
+    ASSERT_TRUE(plan) << plan.status().to_string();
+    plans.push_back(std::move(plan.value()));
+  }
+  std::vector<Stream> streams;
+  std::vector<Buffer> buffers;
+  for (size_t r = 0; r < 2; ++r) {  // rank 2 never comes
+    Context& context = contexts.value()[r];
+    streams.push_back(std::move(context.create_stream().value()));
+    for (int i = 0; i < 3; ++i) buffers.push_back(std::move(context.allocate(30 * 8 * 2).value()));
+    const Buffer* b = &buffers[r * 3];
+    ASSERT_TRUE(plans[r].run(streams[r].handle(), {b[0].data(), 10, 8, 8}, {b[1].data(), 8, 8, 8},
+                             {b[2].data(), 30, 8, 8}));
+  }
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t r = 0; r < 2; ++r) {
+    const Status status = contexts.value()[r].synchronize(streams[r].handle());
+    EXPECT_EQ(status.code(), Code::kTimeout) << status.to_string();
+    EXPECT_NE(status.message().find("rank 2"), std::string::npos) << status.message();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace mkernel::simulation

@@ -1,0 +1,245 @@
+#include "tests/simulation/gather_case.h"
+
+#include <iterator>
+#include <thread>
+
+#include "core/float16.h"
+
+namespace mkernel::simulation {
+namespace {
+
+using Bits = std::vector<uint16_t>;
+
+constexpr uint16_t kCanary = 0x7fe1;  // a NaN: neither an input nor a result
+
+/// Integers of -4 .. 4: exact in both formats, and so are sums of their products below 2^24.
+Bits random_matrix(std::mt19937& random, int64_t rows, int64_t cols, int64_t ld, DType dtype) {
+  Bits bits(static_cast<size_t>(rows * ld), kCanary);
+  std::uniform_int_distribution<int> value(-4, 4);
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < cols; ++j)
+      bits[static_cast<size_t>(i * ld + j)] = from_float(static_cast<float>(value(random)), dtype);
+  return bits;
+}
+
+/// The matrices of one launch of one rank.
+struct Operands {
+  Buffer a, b, c;
+  Bits host_a, host_b;
+};
+
+struct RankState {
+  Context* context;
+  Stream stream;
+  AllGatherGemm plan;
+  std::vector<Operands> launches;
+};
+
+uint64_t bytes_of(const Bits& bits) { return bits.size() * kElementBytes; }
+
+class Run {
+ public:
+  explicit Run(const GatherCase& c) : case_(c), random_(c.seed) {}
+
+  Status operator()() {
+    auto contexts = Context::create_virtual(case_.cluster);
+    if (!contexts) return contexts.status();
+    contexts_ = std::move(contexts.value());
+    for (Context& context : contexts_) MK_RETURN_IF_ERROR(add_rank(context));
+    Status status = launch_all();
+    // After a fault, other ranks' launches are still on their way out.
+    for (RankState& r : ranks_)
+      if (const Status end = r.context->synchronize(r.stream.handle()); status) status = end;
+    for (int i = 0; i < case_.iterations && status && !::testing::Test::HasFailure(); ++i)
+      for (RankState& r : ranks_) MK_RETURN_IF_ERROR(verify(r, i));
+    return status;
+  }
+
+ private:
+  int64_t lda() const { return case_.shape.k + case_.pad_a; }
+  bool kn() const { return case_.shape.b_layout == BLayout::kKN; }
+  int64_t b_rows() const { return kn() ? case_.shape.k : case_.shape.n; }
+  int64_t b_cols() const { return kn() ? case_.shape.n : case_.shape.k; }
+  int64_t ldb() const { return b_cols() + case_.pad_b; }
+  int64_t ldc() const { return case_.shape.n + case_.pad_c; }
+  RowRange rows(const RankState& r) const {
+    return rows_of_rank(case_.shape.m, r.context->world_size(), r.context->rank());
+  }
+
+  Status add_rank(Context& context) {
+    auto plan = AllGatherGemm::create(context, case_.shape, case_.tuning);
+    if (!plan) return plan.status();
+    auto stream = context.create_stream();
+    if (!stream) return stream.status();
+    ranks_.push_back({&context, std::move(stream.value()), std::move(plan.value()), {}});
+    for (int i = 0; i < case_.iterations; ++i) MK_RETURN_IF_ERROR(add_operands(ranks_.back()));
+    return Status::ok();
+  }
+
+  Status add_operands(RankState& r) {
+    const DType dtype = case_.shape.dtype;
+    Bits a = random_matrix(random_, rows(r).count, case_.shape.k, lda(), dtype);
+    Bits b = random_matrix(random_, b_rows(), b_cols(), ldb(), dtype);
+    const Bits c(static_cast<size_t>(case_.shape.m * ldc()), kCanary);
+    auto device_a = r.context->allocate(bytes_of(a));
+    auto device_b = r.context->allocate(bytes_of(b));
+    auto device_c = r.context->allocate(bytes_of(c));
+    if (!device_a || !device_b || !device_c) return Status(Code::kInternal, "out of memory");
+    MK_RETURN_IF_ERROR(r.context->upload(device_a->data(), a.data(), bytes_of(a)));
+    MK_RETURN_IF_ERROR(r.context->upload(device_b->data(), b.data(), bytes_of(b)));
+    MK_RETURN_IF_ERROR(r.context->upload(device_c->data(), c.data(), bytes_of(c)));
+    r.launches.push_back({std::move(*device_a), std::move(*device_b), std::move(*device_c),
+                          std::move(a), std::move(b)});
+    return Status::ok();
+  }
+
+  /// All launches of a rank back to back, rank after rank: the first ranks run as far ahead of the
+  /// last as the protocol lets them.
+  Status launch_all() {
+    for (RankState& r : ranks_) {
+      for (Operands& o : r.launches)
+        MK_RETURN_IF_ERROR(
+            r.plan.run(r.stream.handle(), {o.a.data(), rows(r).count, case_.shape.k, lda()},
+                       {o.b.data(), b_rows(), b_cols(), ldb()},
+                       {o.c.data(), case_.shape.m, case_.shape.n, ldc()}));
+      std::this_thread::sleep_for(case_.pause);
+    }
+    return Status::ok();
+  }
+
+  /// The rows of A over all ranks as floats.
+  std::vector<float> all_rows(int launch) const {
+    std::vector<float> all;
+    for (const RankState& r : ranks_) {
+      const Bits& a = r.launches[static_cast<size_t>(launch)].host_a;
+      for (int64_t i = 0; i < rows(r).count; ++i)
+        for (int64_t j = 0; j < case_.shape.k; ++j)
+          all.push_back(to_float(a[static_cast<size_t>(i * lda() + j)], case_.shape.dtype));
+    }
+    return all;
+  }
+
+  float sum(const std::vector<float>& a, const Bits& b, int64_t i, int64_t j) const {
+    float sum = 0;  // exact: integers far below 2^24
+    for (int64_t d = 0; d < case_.shape.k; ++d) {
+      const int64_t at = kn() ? d * ldb() + j : j * ldb() + d;
+      sum += a[static_cast<size_t>(i * case_.shape.k + d)] *
+             to_float(b[static_cast<size_t>(at)], case_.shape.dtype);
+    }
+    return sum;
+  }
+
+  Status verify(RankState& r, int launch) {
+    const Operands& o = r.launches[static_cast<size_t>(launch)];
+    Bits got(static_cast<size_t>(case_.shape.m * ldc()));
+    MK_RETURN_IF_ERROR(r.context->download(got.data(), o.c.data(), bytes_of(got)));
+    const std::vector<float> a = all_rows(launch);
+    for (int64_t i = 0; i < case_.shape.m; ++i)
+      for (int64_t j = 0; j < ldc(); ++j) {
+        const uint16_t have = got[static_cast<size_t>(i * ldc() + j)];
+        const uint16_t want = j < case_.shape.n
+                                  ? from_float(sum(a, o.host_b, i, j), case_.shape.dtype)
+                                  : kCanary;
+        if (have == want) continue;
+        ADD_FAILURE() << "rank " << r.context->rank() << " launch " << launch << " C(" << i << ", "
+                      << j << ") is " << to_float(have, case_.shape.dtype) << ", expected "
+                      << to_float(want, case_.shape.dtype) << "\n"
+                      << case_;
+        return Status::ok();
+      }
+    const bool is_last = launch == case_.iterations - 1;
+    return case_.shape.gather_a && is_last ? verify_gathered(r, a) : Status::ok();
+  }
+
+  Status verify_gathered(RankState& r, const std::vector<float>& a) {
+    const auto view = r.plan.gathered_a();
+    if (!view) return view.status();
+    const auto& m = view.value();
+    Bits got(static_cast<size_t>(m.rows * m.ld));
+    MK_RETURN_IF_ERROR(r.context->download(got.data(), m.data, bytes_of(got)));
+    for (int64_t i = 0; i < m.rows; ++i)
+      for (int64_t j = 0; j < m.cols; ++j)
+        if (to_float(got[static_cast<size_t>(i * m.ld + j)], case_.shape.dtype) !=
+            a[static_cast<size_t>(i * m.cols + j)]) {
+          ADD_FAILURE() << "rank " << r.context->rank() << " gathered A(" << i << ", " << j
+                        << ") is wrong\n"
+                        << case_;
+          return Status::ok();
+        }
+    return Status::ok();
+  }
+
+  const GatherCase& case_;
+  std::mt19937 random_;
+  std::vector<Context> contexts_;
+  std::vector<RankState> ranks_;
+};
+
+int pick(std::mt19937& random, int low, int high) {
+  return std::uniform_int_distribution<int>(low, high)(random);
+}
+
+void random_network(std::mt19937& random, GatherCase& c) {
+  LoopbackOptions& link = c.cluster.loopback;
+  link.order = pick(random, 0, 1) ? LinkOrder::kReordered : LinkOrder::kInOrder;
+  link.seed = random();
+  if (pick(random, 0, 2) == 0) {
+    link.link_us = pick(random, 1, 300);
+    link.link_gbs = 0.05 * pick(random, 1, 20);
+  }
+  if (pick(random, 0, 3) == 0) {
+    for (int i = 0; i < 3; ++i)
+      link.stalled_ranks.push_back(pick(random, 0, c.cluster.nodes * c.cluster.gpus - 1));
+    link.stall_us = pick(random, 100, 3000);
+  }
+}
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
+  const LoopbackOptions& link = c.cluster.loopback;
+  return out << "case: " << c.cluster.nodes << "x" << c.cluster.gpus << " m " << c.shape.m << " n "
+             << c.shape.n << " k " << c.shape.k
+             << (c.shape.dtype == DType::kBf16 ? " bf16" : " fp16")
+             << (c.shape.b_layout == BLayout::kKN ? " kn" : " nk") << " pads " << c.pad_a << ","
+             << c.pad_b << "," << c.pad_c << " blocks " << c.tuning.blocks << "/"
+             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows << " first epoch "
+             << c.cluster.first_epoch << " link "
+             << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
+             << link.link_gbs << " GB/s " << link.link_us << " us seed " << link.seed
+             << " stalled " << link.stalled_ranks.size() << " for " << link.stall_us
+             << " us, gather_a " << c.shape.gather_a << ", seed " << c.seed;
+}
+
+GatherCase random_case(std::mt19937& random) {
+  static constexpr int kClusters[][2] = {{1, 1}, {1, 2}, {1, 8}, {2, 1}, {2, 4},
+                                         {3, 2}, {4, 4}, {3, 3}, {5, 1}, {1, 3}};
+  GatherCase c;
+  const auto& cluster = kClusters[pick(random, 0, std::size(kClusters) - 1)];
+  c.cluster.nodes = cluster[0];
+  c.cluster.gpus = cluster[1];
+  c.cluster.timeout_us = 60'000'000;
+  // Half of the runs cross the wrap of the epoch.
+  c.cluster.first_epoch = pick(random, 0, 1) ? 0u - static_cast<uint32_t>(pick(random, 0, 3)) : 0u;
+  const int world = c.cluster.nodes * c.cluster.gpus;
+  c.shape.m = pick(random, 0, 3) == 0 ? pick(random, 0, world) : pick(random, 0, 40 * world);
+  c.shape.n = pick(random, 1, 90);
+  c.shape.k = pick(random, 0, 4) == 0 ? 1 : pick(random, 1, 100);
+  c.shape.dtype = pick(random, 0, 1) ? DType::kBf16 : DType::kFp16;
+  c.shape.b_layout = pick(random, 0, 1) ? BLayout::kKN : BLayout::kNK;
+  c.shape.gather_a = pick(random, 0, 3) == 0;
+  c.tuning.blocks = pick(random, 1, 4);
+  c.tuning.comm_blocks = pick(random, world > 1 ? 1 : 0, c.tuning.blocks);
+  c.tuning.chunk_rows = pick(random, 0, 1) ? 0 : pick(random, 1, 48);
+  c.pad_a = pick(random, 0, 9);
+  c.pad_b = pick(random, 0, 9);
+  c.pad_c = pick(random, 0, 9);
+  c.iterations = pick(random, 1, 5);
+  c.seed = random();
+  random_network(random, c);
+  return c;
+}
+
+Status run_case(const GatherCase& c) { return Run(c)(); }
+
+}  // namespace mkernel::simulation

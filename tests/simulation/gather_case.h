@@ -1,0 +1,37 @@
+// Launches of AllGather+GEMM, back to back, on a virtual cluster of the host machine, with every
+// element of every one compared. Inputs are small integers, so sums are exact in fp32 and the rounded result
+// must match bit for bit.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <mkernel/operators.h>
+
+namespace mkernel::simulation {
+
+struct GatherCase {
+  ClusterOptions cluster;
+  AllGatherGemmShape shape;
+  AllGatherGemmTuning tuning;
+  int pad_a = 0, pad_b = 0, pad_c = 0;  // leading dimension beyond the columns, in elements
+  int iterations = 2;               // launches without a host's wait between them
+  std::chrono::microseconds pause{0};  // between one rank's launches and the next one's
+  uint32_t seed = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const GatherCase& c);
+
+/// A random cluster, shape and network, from small ones to 16 ranks.
+GatherCase random_case(std::mt19937& random);
+
+/// Runs the case; adds a gtest failure that names the first wrong element.
+/// Returns the contexts' status at the end.
+Status run_case(const GatherCase& c);
+
+}  // namespace mkernel::simulation
