@@ -43,8 +43,11 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}                 // NOLINT(google-explicit-constructor)
-  Result(Status status) : status_(std::move(status)) {}         // NOLINT(google-explicit-constructor)
+  // NOLINTBEGIN(google-explicit-constructor): `return value;` and `return status;` should do.
+  Result(T&& given) : value_(std::move(given)) {}
+  Result(const T& given) : value_(given) {}
+  Result(Status why) : status_(std::move(why)) {}
+  // NOLINTEND(google-explicit-constructor)
 
   bool is_ok() const { return value_.has_value(); }
   explicit operator bool() const { return is_ok(); }
@@ -64,9 +67,13 @@ class [[nodiscard]] Result {
 
 }  // namespace mkernel
 
+#define MK_CONCAT_(a, b) a##b
+#define MK_CONCAT(a, b) MK_CONCAT_(a, b)
+
 /// Returns the Status of a failed expression from the enclosing function.
-#define MK_RETURN_IF_ERROR(expr)                            \
-  do {                                                      \
-    if (::mkernel::Status mk_status_ = (expr); !mk_status_) \
-      return mk_status_;                                    \
+#define MK_RETURN_IF_ERROR(expr)                                                              \
+  do {                                                                                        \
+    if (::mkernel::Status MK_CONCAT(mk_status_, __LINE__) = (expr);                           \
+        !MK_CONCAT(mk_status_, __LINE__))                                                     \
+      return MK_CONCAT(mk_status_, __LINE__);                                                 \
   } while (false)

@@ -1,0 +1,258 @@
+#include "memory/cuda_memory.h"
+
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+#include "memory/cuda_check.h"
+#include "memory/device_scope.h"
+
+namespace mkernel {
+namespace {
+
+/// Frees whatever a handle stands for. A failure here means that the device is lost already.
+struct DestroyStream {
+  void operator()(cudaStream_t s) const { (void)cudaStreamDestroy(s); }
+};
+struct DestroyEvent {
+  void operator()(cudaEvent_t e) const { (void)cudaEventDestroy(e); }
+};
+using Stream = std::unique_ptr<CUstream_st, DestroyStream>;
+using EventHandle = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+Result<Stream> create_stream() {
+  cudaStream_t stream = nullptr;
+  MK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return Stream(stream);
+}
+
+/// Copies and flag stores on a stream that channels share. Nothing here synchronises the device, so
+/// it makes progress while persistent kernels spin.
+class CudaCopyChannel final : public CopyChannel {
+ public:
+  static Result<std::unique_ptr<CopyChannel>> create(int device, cudaStream_t stream) {
+    const DeviceScope scope(device);
+    MK_CUDA_CHECK(scope.entered());
+    std::unique_ptr<CudaCopyChannel> channel(new CudaCopyChannel(device, stream));
+    for (size_t i = 0; i < kNumEvents; ++i) {
+      cudaEvent_t event = nullptr;
+      MK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+      channel->free_.emplace_back(event);
+    }
+    // Through the run time, because a machine without a GPU has no driver library to link.
+    void* entry = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    MK_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &entry, 11070,
+                                                   cudaEnableDefault, &found));
+    if (found != cudaDriverEntryPointSuccess || entry == nullptr) {
+      return Status(Code::kUnavailable, "the CUDA driver has no cuStreamWriteValue32");
+    }
+    channel->write_value_ = reinterpret_cast<PFN_cuStreamWriteValue32_v11070>(entry);
+    return std::unique_ptr<CopyChannel>(std::move(channel));
+  }
+
+  Status copy(void* dst, const void* src, uint64_t bytes) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    MK_CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_));
+    return Status::ok();
+  }
+
+  Status store_flag(uint32_t* flag, uint32_t value) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    // The default flags put a system-wide barrier between earlier work of the stream and the store.
+    const CUresult result = write_value_(stream_, reinterpret_cast<CUdeviceptr>(flag), value,
+                                         CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (result == CUDA_SUCCESS) return Status::ok();
+    return Status(Code::kInternal, "cuStreamWriteValue32: CUresult " + std::to_string(result));
+  }
+
+  Result<uint64_t> mark() override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    // With all events in use the newest stands for its older mark too, which then is done later.
+    if (!free_.empty()) {
+      recorded_.push_back({0, std::move(free_.back())});
+      free_.pop_back();
+    }
+    Recorded& newest = recorded_.back();
+    MK_CUDA_CHECK(cudaEventRecord(newest.event.get(), stream_));
+    newest.mark = ++last_mark_;
+    return newest.mark;
+  }
+
+  Result<bool> done(uint64_t mark) override {
+    while (!recorded_.empty() && done_mark_ < mark) {
+      const cudaError_t state = cudaEventQuery(recorded_.front().event.get());
+      if (state == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return false;
+      }
+      MK_CUDA_CHECK(state);
+      done_mark_ = recorded_.front().mark;
+      free_.push_back(std::move(recorded_.front().event));
+      recorded_.pop_front();
+    }
+    return done_mark_ >= mark;
+  }
+
+ private:
+  struct Recorded {
+    uint64_t mark;
+    EventHandle event;
+  };
+  static constexpr size_t kNumEvents = 64;  // enough to follow single chunks of 256 KiB
+
+  CudaCopyChannel(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+
+  const int device_;
+  const cudaStream_t stream_;
+  PFN_cuStreamWriteValue32_v11070 write_value_ = nullptr;
+  std::vector<EventHandle> free_;
+  std::deque<Recorded> recorded_;  // in stream order
+  uint64_t last_mark_ = 0;
+  uint64_t done_mark_ = 0;
+};
+
+class CudaMemory final : public DeviceMemory {
+ public:
+  static Result<std::unique_ptr<DeviceMemory>> create(int device) {
+    const DeviceScope scope(device);
+    MK_CUDA_CHECK(scope.entered());
+    MK_RETURN_IF_ERROR(reach_peers(device));
+    Result<Stream> stream = create_stream();
+    if (!stream) return stream.status();
+    return std::unique_ptr<DeviceMemory>(new CudaMemory(device, std::move(*stream)));
+  }
+
+  ~CudaMemory() override {
+    for (const auto& [p, kind] : blocks_) free(p, kind);
+  }
+  CudaMemory(const CudaMemory&) = delete;
+  CudaMemory& operator=(const CudaMemory&) = delete;
+
+  Result<void*> allocate(uint64_t bytes) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    void* p = nullptr;
+    const cudaError_t error = cudaMalloc(&p, bytes);
+    if (error == cudaErrorMemoryAllocation) return full(bytes);
+    MK_CUDA_CHECK(error);
+    return remember(p, Kind::kDevice);
+  }
+
+  Result<void*> allocate_pinned(uint64_t bytes) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    void* p = nullptr;
+    MK_CUDA_CHECK(cudaHostAlloc(&p, bytes, cudaHostAllocPortable | cudaHostAllocMapped));
+    std::memset(p, 0, bytes);
+    return remember(p, Kind::kPinned);
+  }
+
+  void release(void* p) override {
+    Kind kind = Kind::kDevice;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = blocks_.find(p);
+      if (it == blocks_.end()) return;
+      kind = it->second;
+      blocks_.erase(it);
+    }
+    free(p, kind);
+  }
+
+  Status upload(void* dst, const void* src, uint64_t bytes) override {
+    return copy_and_wait(dst, src, bytes);
+  }
+  Status download(void* dst, const void* src, uint64_t bytes) override {
+    return copy_and_wait(dst, src, bytes);
+  }
+
+  Result<std::unique_ptr<CopyChannel>> create_channel() override {
+    const std::lock_guard lock(mutex_);
+    const size_t turn = num_channels_++ % kNumChannelStreams;
+    if (channel_streams_.size() <= turn) {
+      const DeviceScope scope(device_);
+      MK_CUDA_CHECK(scope.entered());
+      Result<Stream> stream = create_stream();
+      if (!stream) return stream.status();
+      channel_streams_.push_back(std::move(*stream));
+    }
+    return CudaCopyChannel::create(device_, channel_streams_[turn].get());
+  }
+
+ private:
+  enum class Kind { kDevice, kPinned };
+
+  // A device has 32 hardware queues for streams, and a stream behind another one's kernel in the
+  // same queue would wait for it. The kernels of up to 24 ranks need most of them.
+  static constexpr size_t kNumChannelStreams = 4;
+
+  CudaMemory(int device, Stream stream) : device_(device), stream_(std::move(stream)) {}
+
+  static Status reach_peers(int device) {
+    int num_devices = 0;
+    MK_CUDA_CHECK(cudaGetDeviceCount(&num_devices));
+    for (int peer = 0; peer < num_devices; ++peer) {
+      int reachable = 0;  // stays 0 for the device itself
+      if (peer != device) MK_CUDA_CHECK(cudaDeviceCanAccessPeer(&reachable, device, peer));
+      if (reachable == 0) continue;
+      const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+      if (error == cudaErrorPeerAccessAlreadyEnabled) {
+        (void)cudaGetLastError();
+        continue;
+      }
+      MK_CUDA_CHECK(error);
+    }
+    return Status::ok();
+  }
+
+  // On a stream of its own: the default stream would wait for, and hold up, running kernels.
+  Status copy_and_wait(void* dst, const void* src, uint64_t bytes) {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    MK_CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_.get()));
+    MK_CUDA_CHECK(cudaStreamSynchronize(stream_.get()));
+    return Status::ok();
+  }
+
+  void* remember(void* p, Kind kind) {
+    const std::lock_guard lock(mutex_);
+    blocks_.emplace(p, kind);
+    return p;
+  }
+
+  void free(void* p, Kind kind) const {
+    const DeviceScope scope(device_);
+    (void)(kind == Kind::kDevice ? cudaFree(p) : cudaFreeHost(p));
+  }
+
+  Status full(uint64_t bytes) const {
+    (void)cudaGetLastError();
+    return Status(Code::kUnavailable, "device " + std::to_string(device_) + ": no " +
+                                          std::to_string(bytes) + " bytes left");
+  }
+
+  const int device_;
+  const Stream stream_;
+  std::mutex mutex_;  // guards all below
+  std::unordered_map<void*, Kind> blocks_;
+  std::vector<Stream> channel_streams_;
+  size_t num_channels_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceMemory>> create_cuda_memory(int device) {
+  return CudaMemory::create(device);
+}
+
+}  // namespace mkernel

@@ -1,0 +1,44 @@
+// Memory of one rank's device as the host handles it: one interface, two kinds of device.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include <mkernel/options.h>
+#include <mkernel/status.h>
+
+namespace mkernel {
+
+/// Moves bytes into a rank's device memory on behalf of a network that runs on the host.
+/// Threads: one proxy thread.
+class CopyChannel {
+ public:
+  virtual ~CopyChannel() = default;
+  /// Enqueues a copy between any two devices' memories; copies of a channel complete in order.
+  virtual Status copy(void* dst, const void* src, uint64_t bytes) = 0;
+  /// Enqueues the store of a flag word, visible to the device only after all earlier copies.
+  virtual Status store_flag(uint32_t* flag, uint32_t value) = 0;
+  /// A number that grows with what was enqueued so far ...
+  virtual Result<uint64_t> mark() = 0;
+  /// ... and whether everything up to that mark is complete.
+  virtual Result<bool> done(uint64_t mark) = 0;
+};
+
+/// Threads: any. Pointers stay valid until released or until this object is destroyed.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  /// Memory of the device, 256-byte aligned.
+  virtual Result<void*> allocate(uint64_t bytes) = 0;
+  /// Zeroed host memory that the device reads and writes at the same address.
+  virtual Result<void*> allocate_pinned(uint64_t bytes) = 0;
+  virtual void release(void* p) = 0;
+  /// Copies between host and device, complete on return.
+  virtual Status upload(void* dst, const void* src, uint64_t bytes) = 0;
+  virtual Status download(void* dst, const void* src, uint64_t bytes) = 0;
+  virtual Result<std::unique_ptr<CopyChannel>> create_channel() = 0;
+};
+
+/// Memory of the host machine.
+std::unique_ptr<DeviceMemory> create_host_memory();
+
+}  // namespace mkernel

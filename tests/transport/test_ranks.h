@@ -1,0 +1,71 @@
+// What tests of the network need around it: ranks with heaps on the host machine, patterns, seeds.
+#pragma once
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "memory/symmetric_heap.h"
+#include "network/loopback.h"
+
+namespace mkernel::test {
+
+/// The seed of a random test: --gtest_random_seed=N repeats the run that printed N.
+inline uint64_t base_seed() { return static_cast<uint64_t>(GTEST_FLAG_GET(random_seed)); }
+
+/// For set-up that has no reason to fail.
+template <class T>
+T value_of(Result<T> result) {
+  if (!result) {
+    ADD_FAILURE() << result.status().message();
+    std::abort();
+  }
+  return std::move(result).value();
+}
+
+/// Ranks with one region and one flag range each, in one process.
+struct TestRanks {
+  TestRanks(uint32_t num_ranks, uint64_t region_bytes, uint32_t num_flags = 64,
+            uint32_t first_epoch = 0) {
+    for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+      heaps.push_back(value_of(SymmetricHeap::create(*memory, rank, uint64_t{1} << 30)));
+      regions.push_back(value_of(heaps.back()->allocate(region_bytes)));
+      flags.push_back(value_of(heaps.back()->allocate_flags(num_flags, first_epoch)));
+      heap_of_rank.push_back(heaps.back().get());
+      std::memset(regions.back()->data, 0, region_bytes);
+    }
+  }
+  uint64_t address() const { return regions[0]->address; }  // the same on every rank
+  char* data(uint32_t rank) const { return regions[rank]->data; }
+  uint32_t* flag(uint32_t rank, uint32_t i) const { return heaps[rank]->flags() + i; }
+
+  std::unique_ptr<DeviceMemory> memory = create_host_memory();
+  std::vector<std::unique_ptr<SymmetricHeap>> heaps;
+  std::vector<HeapRegionPtr> regions;
+  std::vector<FlagRangePtr> flags;
+  std::vector<SymmetricHeap*> heap_of_rank;
+};
+
+/// Bytes that differ from place to place and from key to key.
+inline char pattern_byte(uint64_t key, uint64_t i) {
+  const uint64_t x = (key * 0x9e3779b97f4a7c15u + i + 1) * 0xbf58476d1ce4e5b9u;
+  return static_cast<char>((x >> 56) | 1);  // never 0, which is what memory starts with
+}
+inline void fill_pattern(char* data, uint64_t bytes, uint64_t key) {
+  for (uint64_t i = 0; i < bytes; ++i) data[i] = pattern_byte(key, i);
+}
+/// Looks at the last 16 bytes first: they are what a signal most likely overtakes.
+inline testing::AssertionResult has_pattern(const char* data, uint64_t bytes, uint64_t key) {
+  for (uint64_t i = bytes; i-- > 0;) {
+    if (data[i] != pattern_byte(key, i)) {
+      return testing::AssertionFailure() << "byte " << i << " of " << bytes << " is missing";
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
+}  // namespace mkernel::test
