@@ -1,0 +1,247 @@
+#include "proxy/proxy.h"
+
+#include <array>
+#include <chrono>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/sync.h"
+
+namespace mkernel {
+namespace {
+
+constexpr size_t kMaxBatch = 8;    // commands per post: enough to pay for a doorbell
+constexpr size_t kMaxEvents = 64;  // per poll: bounds the time until commands are looked at again
+
+void count(uint64_t* counter, uint64_t n = 1) { add_relaxed<Scope::kSys>(counter, n); }
+
+/// Gives way after passes without work: soon the time slice, after a while 50 us at a time. While
+/// writes are in flight it stays awake, because polling is what moves them.
+void back_off(uint32_t idle_passes, bool in_flight) {
+  constexpr uint32_t kSpins = 64;
+  constexpr uint32_t kYields = 1024;
+  if (idle_passes < kSpins) return;
+  if (in_flight || idle_passes < kYields) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+std::string describe(const Command& c) {
+  return "sending " + std::to_string(c.bytes) + " bytes to rank " + std::to_string(c.dst_rank) +
+         ", flag " + std::to_string(c.flag) + ", epoch " + std::to_string(c.epoch);
+}
+
+}  // namespace
+
+Proxy::Proxy(ProxyConfig config, std::unique_ptr<CopyChannel> channel)
+    : config_(std::move(config)),
+      traits_(config_.endpoint->traits()),
+      method_(arrival_method(traits_)),
+      channel_(std::move(channel)),
+      batcher_(config_.num_ranks),
+      dog_{config_.abort, &fault_claim_, &fault_, config_.limit_ns, config_.rank} {}
+
+Result<std::unique_ptr<Proxy>> Proxy::start(ProxyConfig config) {
+  MK_RETURN_IF_ERROR(check_arrival(config.endpoint->traits(), kMaxFlags));
+  Result<std::unique_ptr<CopyChannel>> channel = config.heap->memory().create_channel();
+  if (!channel) return channel.status();
+  std::unique_ptr<Proxy> proxy(new Proxy(std::move(config), std::move(*channel)));
+  try {
+    proxy->thread_ = std::thread([p = proxy.get()] { p->run(); });
+  } catch (const std::system_error& e) {
+    return Status(Code::kInternal, std::string("no thread for the proxy: ") + e.what());
+  }
+  return proxy;
+}
+
+Proxy::~Proxy() { (void)stop(); }
+
+Status Proxy::stop() {
+  store_release<Scope::kSys>(&stop_, 1u);
+  if (thread_.joinable()) thread_.join();
+  return error();
+}
+
+Status Proxy::error() const {
+  const std::lock_guard lock(error_mutex_);
+  return error_;
+}
+
+std::optional<FaultRecord> Proxy::fault() const {
+  if (load_acquire<Scope::kSys>(&fault_.tripped) == 0) return std::nullopt;
+  return fault_;
+}
+
+ProxyStatistics Proxy::statistics() const {
+  const auto read = [](uint64_t& counter) { return load_relaxed<Scope::kSys>(&counter); };
+  ProxyStatistics& s = statistics_;
+  return {.commands = read(s.commands),
+          .bytes = read(s.bytes),
+          .batches = read(s.batches),
+          .partial_batches = read(s.partial_batches),
+          .room_waits = read(s.room_waits),
+          .arrivals = read(s.arrivals),
+          .stale_arrivals = read(s.stale_arrivals)};
+}
+
+void Proxy::run() {
+  progress_ns_ = Watchdog::now_ns();
+  uint64_t stopping_ns = 0;
+  uint32_t idle_passes = 0;
+  while (pass() && check_progress()) {
+    if (dog_.aborted()) {
+      set_error({Code::kPeerFailed, "a failure was reported elsewhere"});
+      break;
+    }
+    if (load_acquire<Scope::kSys>(&stop_) != 0) {
+      if (!worked_ && is_drained()) break;
+      if (stopping_ns == 0) stopping_ns = Watchdog::now_ns();
+      if (Watchdog::now_ns() - stopping_ns > config_.limit_ns) {
+        fail(command_at(completion_.completed()), {Code::kTimeout, "not complete when stopped"});
+        break;
+      }
+    }
+    idle_passes = worked_ ? 0 : idle_passes + 1;
+    back_off(idle_passes, in_flight_ > 0);
+  }
+  if (Status closed = config_.endpoint->close(); !closed) fail(std::nullopt, closed);
+}
+
+bool Proxy::pass() {
+  worked_ = false;
+  return read_commands() && post_batches() && poll_network();
+}
+
+bool Proxy::read_commands() {
+  // Ends: the queue holds no command beyond those that were not completed yet.
+  Command c;
+  while (config_.queue.read(next_position_, &c)) {
+    if (c.dst_rank >= config_.num_ranks) {
+      return fail(c, {Code::kInvalidArgument,
+                      "no such rank: there are " + std::to_string(config_.num_ranks)});
+    }
+    if (c.flag >= kMaxFlags) {  // an immediate would cut it, and name another flag
+      return fail(c,
+                  {Code::kInvalidArgument, "no such flag: there are " + std::to_string(kMaxFlags)});
+    }
+    batcher_.add({next_position_++, c});
+    completion_.begin(writes_of_chunk(method_, {.bytes = c.bytes}).count);
+    worked_ = true;
+  }
+  return true;
+}
+
+bool Proxy::post_batches() {
+  while (!batcher_.empty()) {
+    const size_t room = (traits_.max_in_flight - in_flight_) / max_writes_per_chunk(method_);
+    if (room == 0 && !waits_for_room_) count(&statistics_.room_waits);
+    waits_for_room_ = room == 0;
+    if (room == 0) return true;
+    if (!post_batch(std::min(room, kMaxBatch))) return false;
+    worked_ = true;
+  }
+  return true;
+}
+
+bool Proxy::post_batch(size_t limit) {
+  const std::vector<PendingCommand> batch = batcher_.take(limit);
+  std::vector<Write> writes;
+  uint64_t num_bytes = 0;
+  for (const auto& [position, c] : batch) {
+    const ChunkWrites chunk =
+        writes_of_chunk(method_, {.peer = c.dst_rank,
+                                  .local_offset = c.local_offset,
+                                  .remote_offset = c.remote_offset,
+                                  .bytes = c.bytes,
+                                  .flag = c.flag,
+                                  .value = c.epoch,
+                                  .id = Completion::first_write_id(position)});
+    writes.insert(writes.end(), chunk.writes.begin(), chunk.writes.begin() + chunk.count);
+    num_bytes += c.bytes;
+  }
+  const Status posted = config_.endpoint->post(writes);
+  if (!posted) return fail(batch.front().command, posted);
+  if (in_flight_ == 0) progress_ns_ = Watchdog::now_ns();
+  in_flight_ += static_cast<uint32_t>(writes.size());
+  count(&statistics_.commands, batch.size());
+  count(&statistics_.bytes, num_bytes);
+  count(&statistics_.batches);
+  if (batch.size() < limit) count(&statistics_.partial_batches);
+  return true;
+}
+
+bool Proxy::poll_network() {
+  std::array<Event, kMaxEvents> events;
+  Result<size_t> num_events = config_.endpoint->poll(events);
+  if (!num_events) return fail(std::nullopt, num_events.status());
+  const uint64_t completed_before = completion_.completed();
+  for (size_t i = 0; i < *num_events; ++i) {
+    if (!handle(events[i])) return false;
+  }
+  if (completion_.completed() != completed_before) config_.queue.complete(completion_.completed());
+  worked_ |= *num_events > 0;
+  return true;
+}
+
+bool Proxy::handle(const Event& event) {
+  if (event.kind == Event::Kind::kArrived) return raise_flag(event.value);
+  const uint64_t position = Completion::position_of(event.id);
+  if (event.kind == Event::Kind::kFailed) {
+    return fail(command_at(position),
+                {Code::kPeerFailed, "the network reported that the write failed"});
+  }
+  if (!completion_.complete(event.id)) {
+    return fail(command_at(position),
+                {Code::kInternal, "the network completed a write that was not in flight"});
+  }
+  --in_flight_;
+  progress_ns_ = Watchdog::now_ns();
+  return true;
+}
+
+bool Proxy::raise_flag(uint32_t value) {
+  const Immediate immediate = decode_immediate(value);
+  uint32_t* const shadow = config_.heap->flag_shadow() + immediate.flag;
+  const ResolvedEpoch resolved =
+      resolve_epoch(load_relaxed<Scope::kSys>(shadow), immediate.epoch_bits);
+  if (resolved.stale) {
+    count(&statistics_.stale_arrivals);
+    return true;
+  }
+  store_relaxed<Scope::kSys>(shadow, resolved.epoch);
+  const Status stored =
+      channel_->store_flag(config_.heap->flags() + immediate.flag, resolved.epoch);
+  if (!stored) return fail(std::nullopt, stored);
+  count(&statistics_.arrivals);
+  return true;
+}
+
+bool Proxy::check_progress() {
+  if (in_flight_ == 0 || Watchdog::now_ns() - progress_ns_ <= config_.limit_ns) return true;
+  return fail(
+      command_at(completion_.completed()),
+      {Code::kTimeout, "no completion for " + std::to_string(config_.limit_ns / 1000) + " us"});
+}
+
+bool Proxy::is_drained() { return completion_.idle() && !command_at(next_position_); }
+
+std::optional<Command> Proxy::command_at(uint64_t position) const {
+  Command c;
+  if (!config_.queue.read(position, &c)) return std::nullopt;
+  return c;
+}
+
+bool Proxy::fail(const std::optional<Command>& c, const Status& status) {
+  set_error({status.code(), (c ? describe(*c) + ": " : "") + status.message()});
+  const WaitSite site{Place::kTransport, c ? c->dst_rank : config_.rank, c ? c->flag : 0};
+  dog_.trip(site, c ? c->epoch : 0, 0);
+  return false;
+}
+
+void Proxy::set_error(const Status& status) {
+  const std::lock_guard lock(error_mutex_);
+  if (!error_) return;  // the first one is the cause
+  error_ = {status.code(), "rank " + std::to_string(config_.rank) + ": " + status.message()};
+}
+
+}  // namespace mkernel
