@@ -1,0 +1,61 @@
+// A thread block of a GPU, as protocol/ sees it. All threads copy; thread 0 leads and feeds; two
+// warpgroups multiply.
+#pragma once
+#include "device/gemm_block.cuh"
+#include "device/row_copy.cuh"
+#include "protocol/tile_work.h"
+
+namespace mkernel {
+
+template <class Config>
+class CudaBlock {
+ public:
+  __device__ CudaBlock(uint8_t* shared, const GemmArguments& arguments)
+      : gemm_(shared, arguments) {}
+
+  __device__ bool leader() const { return threadIdx.x == 0; }
+  __device__ void sync() { __syncthreads(); }
+  __device__ bool all(bool ok) { return __syncthreads_and(ok) != 0; }
+
+  __device__ uint32_t broadcast(uint32_t value) {
+    __shared__ uint32_t word;
+    if (leader()) word = value;
+    __syncthreads();
+    const uint32_t result = word;
+    __syncthreads();
+    return result;
+  }
+
+  __device__ void copy_rows(const RowCopy& copy) { copy_rows_by_block(copy); }
+
+  template <class Feed, class Multiply>
+  __device__ void split(Feed&& feed, Multiply&& multiply) {
+    if (gemm_.is_producer_warpgroup()) {
+      gemm_.begin_producer();
+      if (gemm_.is_feeder()) {
+        feed();
+      } else if (gemm_.is_follower()) {
+        gemm_.follow();
+      }
+    } else {
+      gemm_.begin_consumer();
+      multiply();
+      gemm_.finish();
+    }
+    gemm_.leave();
+  }
+
+  __device__ void feed(const TileWork& tile) {
+    // The caller's own rows were complete before the launch; others came by ordinary stores.
+    if (tile.source != kOwnRows) gemm_.acquire_for_tma();
+    gemm_.feed(tile);
+  }
+  __device__ void stop() { gemm_.stop(); }
+  __device__ bool take(TileWork* tile) { return gemm_.take(*tile); }
+  __device__ void multiply(const TileWork& tile) { gemm_.multiply(tile); }
+
+ private:
+  GemmBlock<Config> gemm_;
+};
+
+}  // namespace mkernel

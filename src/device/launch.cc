@@ -1,0 +1,128 @@
+#include "device/launch.h"
+
+#include <cuda_runtime.h>
+
+#include <array>
+
+#include "device/kernels/all_gather_gemm.h"
+#include "device/kernels/repack.h"
+#include "device/tensor_map.h"
+#include "memory/cuda_check.h"
+
+namespace mkernel {
+namespace {
+
+KernelInstance instance_of(DType dtype, BLayout layout) {
+  const bool kn = layout == BLayout::kKN;
+  if (dtype == DType::kBf16) return kn ? all_gather_gemm_bf16_kn() : all_gather_gemm_bf16_nk();
+  return kn ? all_gather_gemm_fp16_kn() : all_gather_gemm_fp16_nk();
+}
+
+/// An operand that TMA can read: the caller's, or a copy that lives for one launch.
+class AlignedOperand {
+ public:
+  AlignedOperand() = default;
+  ~AlignedOperand() {
+    if (copy_ != nullptr) (void)cudaFreeAsync(copy_, stream_);
+  }
+  AlignedOperand(const AlignedOperand&) = delete;
+  AlignedOperand& operator=(const AlignedOperand&) = delete;
+
+  Status init(const Matrix& m, cudaStream_t stream) {
+    view_ = m;
+    if (m.rows == 0 || is_tma_aligned(m)) return Status::ok();
+    stream_ = stream;
+    view_.ld = round_up<int64_t>(m.cols, 16 / kElementBytes);
+    const auto bytes = static_cast<size_t>(m.rows * view_.ld) * kElementBytes;
+    MK_CUDA_CHECK(cudaMallocAsync(&copy_, bytes, stream));
+    view_.data = copy_;
+    MK_CUDA_CHECK(launch_repack({m.data, static_cast<uint64_t>(m.ld), copy_,
+                                 static_cast<uint64_t>(view_.ld), static_cast<uint64_t>(m.rows),
+                                 static_cast<uint32_t>(m.cols)},
+                                stream));
+    return Status::ok();
+  }
+  const Matrix& view() const { return view_; }
+
+ private:
+  Matrix view_;
+  void* copy_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+Matrix matrix(const void* data, uint64_t rows, uint64_t cols, uint64_t pitch) {
+  return {const_cast<void*>(data), static_cast<int64_t>(rows), static_cast<int64_t>(cols),
+          static_cast<int64_t>(pitch / kElementBytes)};
+}
+
+/// The sources of A in the order of TileWork::source. An empty one is never read.
+std::array<Matrix, 1 + kNumSlots> sources_of(const AllGatherGemmWork& op, const Matrix& own,
+                                             const char* slots) {
+  std::array<Matrix, 1 + kNumSlots> sources;
+  sources[kOwnRows] = own;
+  const uint64_t rows = op.slot_bytes == 0 ? 0 : op.tiles.split.rows;
+  for (uint32_t slot = 0; slot < kNumSlots; ++slot)
+    sources[kFirstSlot + slot] =
+        matrix(slots + slot * op.slot_bytes, rows, op.k, op.slot_pitch);
+  return sources;
+}
+
+Status launch(const KernelInstance& kernel, uint32_t blocks, cudaStream_t stream, void** args) {
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {kernel.cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = kernel.threads;
+  config.dynamicSmemBytes = kernel.shared_bytes;
+  config.stream = stream;
+  config.attrs = &cluster;
+  config.numAttrs = 1;
+  MK_CUDA_CHECK(cudaLaunchKernelExC(&config, kernel.function, args));
+  return Status::ok();
+}
+
+}  // namespace
+
+KernelShape kernel_shape() {
+  // The same for all instances.
+  const KernelInstance kernel = all_gather_gemm_bf16_kn();
+  return {kernel.tile_m, kernel.tile_n, kernel.cluster};
+}
+
+Status load_kernels() {
+  for (const DType dtype : {DType::kBf16, DType::kFp16})
+    for (const BLayout layout : {BLayout::kKN, BLayout::kNK}) {
+      const KernelInstance kernel = instance_of(dtype, layout);
+      MK_CUDA_CHECK(cudaFuncSetAttribute(kernel.function,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(kernel.shared_bytes)));
+    }
+  MK_CUDA_CHECK(load_repack());
+  return Status::ok();
+}
+
+Status launch_on_cuda(const AllGatherGemmWork& op, void* stream_handle) {
+  auto* stream = static_cast<cudaStream_t>(stream_handle);
+  const bool kn = op.b_layout == BLayout::kKN;
+  const uint64_t n = op.tiles.cols;
+  const uint64_t own_rows = op.tiles.split.slice(op.rank()).count;
+  AlignedOperand a, b;
+  MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), stream));
+  MK_RETURN_IF_ERROR(
+      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), stream));
+  const auto sources = sources_of(op, a.view(), op.own_slots);
+  auto arguments = make_gemm_arguments({.a = sources,
+                                        .b = b.view(),
+                                        .c = matrix(op.c, op.tiles.split.rows, n, op.c_pitch),
+                                        .b_layout = op.b_layout,
+                                        .type = op.dtype});
+  if (!arguments) return arguments.status();
+  AllGatherGemmWork work = op;
+  work.a = static_cast<const char*>(a.view().data);
+  work.a_pitch = static_cast<uint64_t>(a.view().ld) * kElementBytes;
+  void* args[] = {&work, &arguments.value()};
+  return launch(instance_of(op.dtype, op.b_layout), op.num_blocks, stream, args);
+}
+
+}  // namespace mkernel

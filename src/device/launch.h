@@ -1,0 +1,29 @@
+// Launches on GPUs. For g++: no CUDA type appears here.
+#pragma once
+#include <cstdint>
+
+#include <mkernel/status.h>
+
+#include "protocol/all_gather_gemm.h"
+
+namespace mkernel {
+
+/// The output tiles that the kernels compute, and how their blocks come.
+struct KernelShape {
+  uint32_t tile_m;
+  uint32_t tile_n;
+  uint32_t cluster;  // the number of blocks is a multiple of it
+};
+KernelShape kernel_shape();
+
+/// Loads all kernels on the current device, so that no later launch has to: loading waits for the
+/// device, and a kernel may be waiting there for the launch that loads.
+/// Errors: unavailable if the device cannot run them.
+Status load_kernels();
+
+/// Enqueues one launch on the current device. Operands that the copy engines of an SM cannot
+/// address (base or pitch not a multiple of 16 bytes) are repacked before it, in memory taken from
+/// the stream's pool.
+Status launch_on_cuda(const AllGatherGemmWork& op, void* stream);
+
+}  // namespace mkernel

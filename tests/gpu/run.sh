@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The GPU suite on whatever GPUs this machine has: correctness, sanitizer, benchmarks.
+#   tests/gpu/run.sh [--daily] [--bin DIR] [--out DIR]
+# --daily leaves out the sanitizer and the longer benchmarks (a few minutes). Every step has its own
+# time limit, so that a hang costs seconds; the table of steps comes last.
+set -u
+# Never NVLink multicast: a fault in it can take a host's GPUs down.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
+daily=0 bin=build/bin out=build/gpu-results
+while [ $# -gt 0 ]; do
+  case $1 in
+    --daily) daily=1 ;;
+    --bin) bin=$2; shift ;;
+    --out) out=$2; shift ;;
+    *) echo "usage: $0 [--daily] [--bin DIR] [--out DIR]" >&2; exit 2 ;;
+  esac
+  shift
+done
+mkdir -p "$out"
+table= failed=0
+
+# step NAME SECONDS COMMAND...: output to $out/NAME.log; its last lines are shown if it fails.
+step() {
+  local name=$1 limit=$2 start=$SECONDS rc=0 verdict=ok
+  shift 2
+  timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || rc=$?
+  if [ $rc -ne 0 ]; then
+    verdict="FAILED ($rc)"
+    failed=1
+    echo "--- $name: $*"
+    tail -n 25 "$out/$name.log"
+  fi
+  table+=$(printf '%-34s %-14s %4ds' "$name" "$verdict" $((SECONDS - start)))$'\n'
+}
+
+check() {  # check NAME ARGUMENTS...
+  local name=$1
+  shift
+  step "check-$name" 60 "$bin/mkernel" check ag-gemm --device cuda --timeout-ms 5000 "$@"
+}
+bench() {  # bench NAME ARGUMENTS...
+  local name=$1
+  shift
+  step "bench-$name" 120 "$bin/mkernel" bench ag-gemm --device cuda --baseline all \
+    --json "$out/$name.json" "$@"
+}
+
+step info 30 "$bin/mkernel" info
+step gpu_tests 300 "$bin/gpu_tests" --gtest_brief=1
+check 1x1 --m 1000 --n 1030 --k 777 --iters 3
+check 1x1-large --m 8192 --n 4096 --k 8192
+check 1x2 --gpus 2 --m 4100 --n 2048 --k 4096 --iters 5
+check 1x2-fp16-nk --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk
+check 2x1 --nodes 2 --m 2000 --n 1024 --k 2048 --iters 5
+check 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 1024 --iters 5 --link-order reordered
+for shape in 8192x4096x8192 4096x4096x4096; do
+  IFS=x read -r m n k <<<"$shape"
+  bench "gemm-$shape-kn" --m "$m" --n "$n" --k "$k"
+  [ $daily = 1 ] || bench "gemm-$shape-nk" --m "$m" --n "$n" --k "$k" --b-layout nk
+done
+if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
+  step memcheck-1x1 240 compute-sanitizer --tool memcheck --error-exitcode 9 "$bin/mkernel" \
+    check ag-gemm --device cuda --m 333 --n 515 --k 259 --iters 2 --timeout-ms 60000
+fi
+printf '\n%s' "$table"
+exit $failed
