@@ -58,23 +58,21 @@ Result<void*> allocate_zeroed(DeviceMemory& memory, uint64_t bytes) {
   return p;
 }
 
-Result<std::unique_ptr<Machine>> create_machine(const ClusterOptions& o, int rank) {
-  if (o.device == DeviceKind::kHost) return create_host_machine();
-  const int devices = num_cuda_devices();
-  if (devices == 0) return Status(Code::kUnavailable, "device = cuda: no GPU found");
-  const int ranks = o.nodes * o.gpus;
-  return create_cuda_machine(rank % devices, (ranks + devices - 1) / devices);
-}
-
 }  // namespace
 
 Result<std::shared_ptr<Cluster>> Cluster::create(const ClusterOptions& options) {
   MK_RETURN_IF_ERROR(check_options(options));
   std::shared_ptr<Cluster> cluster(new Cluster(options));
   cluster->next_first_epoch_ = options.first_epoch;
+  const auto ranks = static_cast<int>(cluster->shape_.world());
+  Result<Machines> machines = options.device == DeviceKind::kHost ? create_host_machines(ranks)
+                                                                  : create_cuda_machines(ranks);
+  if (!machines) return machines.status();
   cluster->parts_.resize(cluster->shape_.world());
-  for (uint32_t rank = 0; rank < cluster->shape_.world(); ++rank)
+  for (uint32_t rank = 0; rank < cluster->shape_.world(); ++rank) {
+    cluster->parts_[rank].machine = std::move((*machines)[rank]);
     MK_RETURN_IF_ERROR(cluster->add_rank(rank));
+  }
   if (cluster->shape_.nodes > 1) MK_RETURN_IF_ERROR(cluster->add_network());
   return cluster;
 }
@@ -88,9 +86,6 @@ Cluster::~Cluster() {
 
 Status Cluster::add_rank(uint32_t rank) {
   RankParts& parts = parts_[rank];
-  auto machine = create_machine(options_, static_cast<int>(rank));
-  if (!machine) return machine.status();
-  parts.machine = std::move(machine.value());
   DeviceMemory& memory = parts.machine->memory();
   auto heap = SymmetricHeap::create(memory, rank, options_.heap_bytes_limit);
   if (!heap) return heap.status();

@@ -1,5 +1,6 @@
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "device/launch.h"
@@ -25,7 +26,7 @@ class CudaStreamImpl : public detail::StreamImpl {
 
 class CudaMachine : public Machine {
  public:
-  CudaMachine(int device, uint32_t blocks, std::unique_ptr<DeviceMemory> memory)
+  CudaMachine(int device, uint32_t blocks, std::shared_ptr<DeviceMemory> memory)
       : device_(device), blocks_(blocks), memory_(std::move(memory)) {}
 
   MachineShape shape() const override {
@@ -64,14 +65,11 @@ class CudaMachine : public Machine {
 
   const int device_;
   const uint32_t blocks_;
-  std::unique_ptr<DeviceMemory> memory_;
+  std::shared_ptr<DeviceMemory> memory_;  // of all ranks on the device
 };
 
-}  // namespace
-
-Result<std::unique_ptr<Machine>> create_cuda_machine(int device, int ranks_on_device) {
-  const DeviceScope scope(device);
-  MK_CUDA_CHECK(scope.entered());
+/// Blocks for each of `num_ranks` ranks on a GPU.
+Result<uint32_t> blocks_per_rank(int device, int num_ranks) {
   cudaDeviceProp properties{};
   MK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
   const std::string who = "GPU " + std::to_string(device) + " (" + properties.name + ")";
@@ -79,17 +77,46 @@ Result<std::unique_ptr<Machine>> create_cuda_machine(int device, int ranks_on_de
     return Status(Code::kUnavailable, who + " has compute capability " +
                                           std::to_string(properties.major) + "." +
                                           std::to_string(properties.minor) + ": 9.0 is supported");
+  // Each rank's stream needs a hardware queue of its own, or launches that wait for each other can
+  // stand in one; there are 32, and copies use some.
+  constexpr int kMaxRanks = 24;
+  if (num_ranks > kMaxRanks)
+    return Status(Code::kUnavailable, who + " would be shared by " + std::to_string(num_ranks) +
+                                          " ranks: at most " + std::to_string(kMaxRanks));
   const auto cluster = static_cast<int>(kernel_shape().cluster);
-  const int blocks = properties.multiProcessorCount / ranks_on_device / cluster * cluster;
-  if (blocks == 0)
-    return Status(Code::kUnavailable,
-                  who + " cannot be shared by " + std::to_string(ranks_on_device) + " ranks: at most " +
-                      std::to_string(properties.multiProcessorCount / cluster));
+  return static_cast<uint32_t>(properties.multiProcessorCount / num_ranks / cluster * cluster);
+}
+
+/// Machines for `num_ranks` ranks that share a GPU.
+Result<Machines> create_on_device(int device, int num_ranks) {
+  const DeviceScope scope(device);
+  MK_CUDA_CHECK(scope.entered());
+  auto blocks = blocks_per_rank(device, num_ranks);
+  if (!blocks) return blocks.status();
   MK_RETURN_IF_ERROR(load_kernels());
   auto memory = create_cuda_memory(device);
   if (!memory) return memory.status();
-  return std::unique_ptr<Machine>(std::make_unique<CudaMachine>(
-      device, static_cast<uint32_t>(blocks), std::move(memory.value())));
+  const std::shared_ptr<DeviceMemory> shared = std::move(memory.value());
+  Machines machines;
+  for (int i = 0; i < num_ranks; ++i)
+    machines.push_back(std::make_unique<CudaMachine>(device, *blocks, shared));
+  return machines;
+}
+
+}  // namespace
+
+Result<Machines> create_cuda_machines(int num_ranks) {
+  const int devices = num_cuda_devices();
+  if (devices == 0) return Status(Code::kUnavailable, "device = cuda: no GPU on this machine");
+  Machines machines(static_cast<size_t>(num_ranks));
+  for (int device = 0; device < std::min(devices, num_ranks); ++device) {
+    auto here = create_on_device(device, (num_ranks - device + devices - 1) / devices);
+    if (!here) return here.status();
+    for (size_t i = 0; i < here->size(); ++i)
+      machines[static_cast<size_t>(device) + i * static_cast<size_t>(devices)] =
+          std::move((*here)[i]);
+  }
+  return machines;
 }
 
 int num_cuda_devices() {

@@ -46,12 +46,16 @@ class HostMachine : public Machine {
 
 }  // namespace
 
-std::unique_ptr<Machine> create_host_machine() { return std::make_unique<HostMachine>(); }
+Machines create_host_machines(int num_ranks) {
+  Machines machines;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    machines.push_back(std::make_unique<HostMachine>());
+  return machines;
+}
 
 #if !defined(MK_WITH_CUDA)
-Result<std::unique_ptr<Machine>> create_cuda_machine(int device, int) {
-  return Status(Code::kUnavailable,
-                "GPU " + std::to_string(device) + ": this build of mkernel is without CUDA");
+Result<Machines> create_cuda_machines(int) {
+  return Status(Code::kUnavailable, "device = cuda: this build of mkernel is without CUDA");
 }
 
 int num_cuda_devices() { return 0; }

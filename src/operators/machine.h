@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <mkernel/context.h>
 #include <mkernel/options.h>
@@ -44,11 +45,14 @@ class Machine {
   virtual Status launch(const AllGatherGemmWork& op, StreamHandle stream) = 0;
 };
 
-std::unique_ptr<Machine> create_host_machine();
+using Machines = std::vector<std::unique_ptr<Machine>>;
 
-/// A machine on GPU `device` that `ranks_on_device` ranks share.
-/// Errors: unavailable if this build or this computer has no such GPU.
-Result<std::unique_ptr<Machine>> create_cuda_machine(int device, int ranks_on_device);
+/// A machine for each of `num_ranks` ranks of this process.
+Machines create_host_machines(int num_ranks);
+
+/// The same on GPUs: ranks are dealt to them in turn, and ranks of one GPU share its SMs evenly.
+/// Errors: unavailable if this build or this computer has no GPU that can carry them.
+Result<Machines> create_cuda_machines(int num_ranks);
 
 /// GPUs that this build and this computer can use.
 int num_cuda_devices();
