@@ -1,0 +1,177 @@
+#include "arguments.h"
+
+#include <functional>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "number.h"
+#include "operators.h"
+
+namespace mkernel::app {
+namespace {
+
+constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;  // of m, n and k
+constexpr int kMaxRanks = 1024;                       // nodes, GPUs per node
+constexpr int64_t kMaxIterations = 1'000'000;
+
+/// A number read by our own strict parser: CLI11's would take "0x10", and round what is too large.
+template <class T>
+CLI::Option* add_whole(CLI::App& app, const std::string& name, T& value, WholeRange range,
+                       const std::string& help) {
+  const auto read = [name, &value, range](const std::string& text) {
+    const Result<int64_t> number = parse_whole(name, text, range);
+    if (!number) throw CLI::ValidationError(number.status().message());
+    value = static_cast<T>(number.value());
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name("NUMBER");
+}
+
+void add_decimal(CLI::App& app, const std::string& name, double& value, const std::string& help) {
+  const auto read = [name, &value](const std::string& text) {
+    const Result<double> number = parse_non_negative(name, text);
+    if (!number) throw CLI::ValidationError(number.status().message());
+    value = number.value();
+  };
+  app.add_option_function<std::string>(name, read, help)->type_name("NUMBER");
+}
+
+template <class T>
+void add_choice(CLI::App& app, const std::string& name, std::function<void(T)> set,
+                const std::map<std::string, T>& choices, const std::string& help) {
+  std::string allowed;
+  for (const auto& [word, value] : choices) allowed += (allowed.empty() ? "" : " or ") + word;
+  const auto read = [name, set, choices, allowed](const std::string& text) {
+    const auto found = choices.find(text);
+    if (found == choices.end())
+      throw CLI::ValidationError(name + ": got '" + text + "', allowed is " + allowed);
+    set(found->second);
+  };
+  app.add_option_function<std::string>(name, read, help)->type_name(allowed);
+}
+
+void add_operator(CLI::App& app, Arguments& a) {
+  std::string names, summaries;
+  for (const Operator& op : operators()) {
+    names += (names.empty() ? "" : ", ") + std::string(op.name);
+    summaries += std::string(summaries.empty() ? "" : "; ") + op.name + ": " + op.summary;
+  }
+  const auto read = [&a, names](const std::string& text) {
+    if (find_operator(text) == nullptr)
+      throw CLI::ValidationError("OP: got '" + text + "', allowed is " + names);
+    a.op = text;
+  };
+  app.add_option_function<std::string>("OP", read, summaries)->type_name("")->required();
+}
+
+void add_cluster(CLI::App& app, Arguments& a) {
+  const auto choose_device = [&a](DeviceKind kind) { a.device = kind; };
+  const auto choose_order = [&a](LinkOrder order) { a.cluster.loopback.order = order; };
+  add_whole(app, "--nodes", a.cluster.nodes, {1, kMaxRanks}, "nodes of the cluster (1)");
+  add_whole(app, "--gpus", a.cluster.gpus, {1, kMaxRanks}, "ranks per node (1)");
+  add_choice<DeviceKind>(app, "--device", choose_device,
+                         {{"host", DeviceKind::kHost}, {"cuda", DeviceKind::kCuda}},
+                         "what computes (cuda where there is a GPU)");
+  app.add_option("--transport", a.cluster.transport, "between nodes (auto)")->type_name("NAME");
+  const auto set_timeout = [&a](const std::string& text) {
+    const Result<int64_t> ms = parse_whole("--timeout-ms", text, {1, 86'400'000});
+    if (!ms) throw CLI::ValidationError(ms.status().message());
+    a.cluster.timeout_us = 1000 * ms.value();
+  };
+  app.add_option_function<std::string>("--timeout-ms", set_timeout, "of every wait (10000)")
+      ->type_name("NUMBER");
+  add_decimal(app, "--link-gbs", a.cluster.loopback.link_gbs, "loopback: 1e9 bytes/s, 0: any (0)");
+  add_decimal(app, "--link-us", a.cluster.loopback.link_us, "loopback: latency (0)");
+  add_choice<LinkOrder>(app, "--link-order", choose_order,
+                        {{"in-order", LinkOrder::kInOrder}, {"reordered", LinkOrder::kReordered}},
+                        "loopback: order of delivery (in-order)");
+  add_whole(app, "--link-seed", a.cluster.loopback.seed, {0, std::numeric_limits<int64_t>::max()},
+            "loopback: of the reordering (1)");
+}
+
+void add_operands(CLI::App& app, CaseArguments& c) {
+  const auto choose_dtype = [&c](DType dtype) { c.dtype = dtype; };
+  const auto choose_layout = [&c](BLayout layout) { c.b_layout = layout; };
+  add_whole(app, "--m", c.m, {0, kMaxSize}, "rows of A over all ranks")->required();
+  add_whole(app, "--n", c.n, {1, kMaxSize}, "columns of C")->required();
+  add_whole(app, "--k", c.k, {1, kMaxSize}, "columns of A")->required();
+  add_choice<DType>(app, "--dtype", choose_dtype, {{"bf16", DType::kBf16}, {"fp16", DType::kFp16}},
+                    "of all matrices (bf16)");
+  add_choice<BLayout>(app, "--b-layout", choose_layout,
+                      {{"kn", BLayout::kKN}, {"nk", BLayout::kNK}}, "how B lies in memory (kn)");
+  app.add_flag("--gather-a", c.gather_a, "also hand out, and verify, the gathered A");
+  add_whole(app, "--seed", c.seed, {0, std::numeric_limits<int64_t>::max()}, "of the inputs (1)");
+  constexpr WholeRange kAny{0, kMaxSize};
+  add_whole(app, "--blocks", c.tuning.blocks, kAny, "blocks per rank, 0: the plan chooses (0)");
+  add_whole(app, "--comm-blocks", c.tuning.comm_blocks, kAny, "of these, to move data first (0)");
+  add_whole(app, "--chunk-rows", c.tuning.chunk_rows, kAny, "rows per message (0)");
+}
+
+void add_case(CLI::App& app, Arguments& a, int64_t default_iters) {
+  add_operator(app, a);
+  add_operands(app, a.operands);
+  add_cluster(app, a);
+  const std::string help = "iterations (" + std::to_string(default_iters) + ")";
+  add_whole(app, "--iters", a.iters, {1, kMaxIterations}, help);
+  app.add_option("--json", a.json_file, "write the results there")->type_name("FILE");
+}
+
+/// Joins "--m" and "-5": CLI11 would take the negative number for an option, and not name it.
+std::vector<std::string> join_negative_values(int argc, char** argv) {
+  std::vector<std::string> joined;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    const bool negative = word.starts_with('-') && word.find_first_of("0123456789.") == 1;
+    if (negative && !joined.empty() && joined.back().starts_with("--"))
+      joined.back() += "=" + word;
+    else
+      joined.push_back(word);
+  }
+  return {joined.rbegin(), joined.rend()};  // the order in which CLI11 wants them
+}
+
+}  // namespace
+
+Result<Arguments> parse_arguments(int argc, char** argv) {
+  Arguments a;
+  CLI::App app(
+      "Fused compute and communication operators: what this machine has, whether they are "
+      "right, how fast they are.",
+      "mkernel");
+  app.require_subcommand(1);
+  CLI::App* info = app.add_subcommand("info", "what was found, and what will be used");
+  info->add_flag("--json", a.print_json, "as one JSON object");
+  CLI::App* check = app.add_subcommand("check", "run an operator and verify every element");
+  add_case(*check, a, 1);
+  check->add_option("--dump", a.dump_dir, "write the last iteration's arrays there as .npy")
+      ->type_name("DIR");
+  CLI::App* bench = app.add_subcommand("bench", "time an operator beside its baselines");
+  add_case(*bench, a, 20);
+  add_choice<std::string>(
+      *bench, "--baseline", [&a](std::string name) { a.baseline = name; },
+      {{"all", "all"}, {"gemm", "gemm"}, {"none", "none"}}, "what to time beside it (all)");
+  bench->add_option("--plot", a.plot_file, "draw the results there")->type_name("FILE.svg");
+  try {
+    app.parse(join_negative_values(argc, argv));
+  } catch (const CLI::CallForHelp&) {
+    a.command = Command::kHelp;
+    a.help = app.help();
+    return a;
+  } catch (const CLI::ParseError& error) {
+    return Status(Code::kInvalidArgument, error.what());
+  }
+  a.command = info->parsed() ? Command::kInfo : check->parsed() ? Command::kCheck : Command::kBench;
+  if (a.iters == 0) a.iters = a.command == Command::kBench ? 20 : 1;
+  return a;
+}
+
+const char* name_of(DType dtype) { return dtype == DType::kBf16 ? "bf16" : "fp16"; }
+const char* name_of(BLayout layout) { return layout == BLayout::kKN ? "kn" : "nk"; }
+const char* name_of(DeviceKind device) { return device == DeviceKind::kHost ? "host" : "cuda"; }
+const char* name_of(LinkOrder order) {
+  return order == LinkOrder::kInOrder ? "in-order" : "reordered";
+}
+
+}  // namespace mkernel::app

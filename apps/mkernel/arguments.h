@@ -1,0 +1,50 @@
+// What the command line says, as one struct.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <mkernel/operators.h>
+#include <mkernel/options.h>
+#include <mkernel/status.h>
+
+namespace mkernel::app {
+
+enum class Command { kInfo, kCheck, kBench, kHelp };
+
+/// The union of what the operators take; an operator looks at what it knows.
+struct CaseArguments {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  DType dtype = DType::kBf16;
+  BLayout b_layout = BLayout::kKN;
+  bool gather_a = false;
+  uint64_t seed = 1;
+  AllGatherGemmTuning tuning;
+};
+
+struct Arguments {
+  Command command = Command::kInfo;
+  std::string help;  // what to print for kHelp
+  std::string op;
+  ClusterOptions cluster;
+  std::optional<DeviceKind> device;  // empty: a GPU where there is one
+  CaseArguments operands;
+  int64_t iters = 0;
+  std::string baseline = "all";
+  bool print_json = false;  // info
+  std::string json_file;
+  std::string plot_file;
+  std::string dump_dir;
+};
+
+/// Errors: invalid_argument with one line for whoever typed it.
+Result<Arguments> parse_arguments(int argc, char** argv);
+
+const char* name_of(DType dtype);
+const char* name_of(BLayout layout);
+const char* name_of(DeviceKind device);
+const char* name_of(LinkOrder order);
+
+}  // namespace mkernel::app

@@ -1,0 +1,164 @@
+// bench: times a fused operator and its baselines in alternation, in one process. Every iteration
+// starts from cold caches with all ranks held at a gate; per iteration the slowest rank counts.
+#include <algorithm>
+#include <cstdio>
+
+#include "commands.h"
+#include "progress.h"
+#include "report.h"
+#include "svg.h"
+
+namespace mkernel::app {
+namespace {
+
+constexpr int64_t kWarmups = 3;
+
+/// Something to time on all ranks.
+struct Run {
+  std::string name;
+  std::function<Status(int rank, int set)> enqueue;
+  std::vector<double> times_us;
+};
+
+using Baselines = std::vector<std::vector<Baseline>>;  // by rank, then alike on all ranks
+
+Status prepare_rank(Session& session, int r, Baselines& baselines) {
+  RankCase& rank_case = session.rank_case(r);
+  for (int set = 0; set < session.num_sets; ++set) {
+    MK_RETURN_IF_ERROR(rank_case.fill(set, set));
+    MK_RETURN_IF_ERROR(rank_case.poison(set));
+  }
+  MK_RETURN_IF_ERROR(
+      session.cluster.rank(r).device->prepare_timing(session.cluster.rank(r).handle()));
+  if (session.arguments.baseline != "none") {
+    Result<std::vector<Baseline>> list = rank_case.baselines();
+    if (!list) return list.status();
+    baselines[static_cast<size_t>(r)] = std::move(list).value();
+  }
+  return session.cluster.rank(r).synchronize();
+}
+
+std::vector<Run> list_runs(Session& session, const Baselines& baselines) {
+  std::vector<Run> runs;
+  runs.push_back({"fused", [&](int r, int set) { return session.rank_case(r).run(set); }, {}});
+  const std::string& wanted = session.arguments.baseline;
+  for (size_t b = 0; b < baselines[0].size(); ++b) {
+    if (wanted != "all" && wanted != baselines[0][b].name) continue;
+    runs.push_back({baselines[0][b].name,
+                    [&baselines, b](int r, int set) {
+                      return baselines[static_cast<size_t>(r)][b].enqueue(set);
+                    },
+                    {}});
+  }
+  return runs;
+}
+
+/// One timed launch on all ranks: the time of the slowest.
+Result<double> time_once(Session& session, const Run& run, int set, StartGate& gate, bool gated) {
+  Cluster& cluster = session.cluster;
+  const Status enqueued = cluster.on_all_ranks([&](int r) -> Status {
+    Rank& rank = cluster.rank(r);
+    MK_RETURN_IF_ERROR(session.rank_case(r).poison(set));
+    MK_RETURN_IF_ERROR(rank.device->start(rank.handle(), gated ? &gate : nullptr));
+    MK_RETURN_IF_ERROR(run.enqueue(r, set));
+    return rank.device->stop(rank.handle());
+  });
+  gate.open();  // also after a failure: what is enqueued must end
+  MK_RETURN_IF_ERROR(enqueued);
+  std::vector<double> us(session.cases.size());
+  const Status finished = cluster.on_all_ranks([&](int r) -> Status {
+    MK_RETURN_IF_ERROR(cluster.rank(r).synchronize());
+    const Result<double> elapsed = cluster.rank(r).device->elapsed_us();
+    if (!elapsed) return elapsed.status();
+    us[static_cast<size_t>(r)] = elapsed.value();
+    return Status::ok();
+  });
+  MK_RETURN_IF_ERROR(finished);
+  return *std::max_element(us.begin(), us.end());
+}
+
+Status time_all(Session& session, std::vector<Run>& runs) {
+  Result<std::unique_ptr<StartGate>> gate = create_gate(session.arguments.cluster.device);
+  if (!gate) return gate.status();
+  Progress progress("iteration", kWarmups + session.arguments.iters);
+  for (int64_t i = -kWarmups; i < session.arguments.iters; ++i) {
+    const auto set = static_cast<int>(std::max<int64_t>(i, 0) % session.num_sets);
+    // Backwards: the fused run comes last, so that its outputs are what the set holds.
+    for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+      // Ungated at first: what is loaded on first use may have to wait until the GPU is idle.
+      const bool gated = i > -kWarmups;
+      const Result<double> us = time_once(session, *run, set, *gate.value(), gated);
+      if (!us) return us.status();
+      if (i >= 0) run->times_us.push_back(us.value());
+    }
+    progress.advance();
+  }
+  return Status::ok();
+}
+
+/// Verifies the outputs of all sets, and what the baselines left in their last iteration.
+Result<WorstError> verify_all(Session& session, const Baselines& baselines) {
+  const auto last = static_cast<int>((session.arguments.iters - 1) % session.num_sets);
+  WorstError worst;
+  for (int set = 0; set < session.num_sets; ++set) {
+    const Result<WorstError> found = verify_set(session, set, set, set == last);
+    if (!found) return found.status();
+    worst.merge(found.value());
+  }
+  for (int r = 0; r < session.cluster.size(); ++r) {
+    for (const Baseline& baseline : baselines[static_cast<size_t>(r)]) {
+      const Result<Finding> found = baseline.verify(last);
+      if (!found) return found.status();
+      worst.merge({{baseline.name, found.value().worst}, r, last});
+    }
+  }
+  return worst;
+}
+
+Floor find_floor(const Session& session, const std::vector<TimedRun>& runs) {
+  const Arguments& a = session.arguments;
+  Floor floor;
+  if (session.num_gpus() == 0) return floor;  // nothing to compare the host's times with
+  for (const TimedRun& run : runs)
+    if (run.name == "gemm") floor = {run.median_us, "gemm alone"};
+  const double network_us = session.op->network_floor_us(a.operands, a.cluster);
+  if (network_us > floor.us) floor = {network_us, "the declared network link"};
+  return floor;
+}
+
+}  // namespace
+
+Result<bool> run_bench(const Arguments& arguments) {
+  MK_RETURN_IF_ERROR(prepare_file("--json", arguments.json_file));
+  MK_RETURN_IF_ERROR(prepare_file("--plot", arguments.plot_file));
+  Result<Session> opened = open_session(arguments, arguments.iters);
+  if (!opened) return opened.status();
+  Session& session = opened.value();
+  print_case(session);
+
+  Baselines baselines(session.cases.size());
+  MK_RETURN_IF_ERROR(
+      session.cluster.on_all_ranks([&](int r) { return prepare_rank(session, r, baselines); }));
+  std::vector<Run> runs = list_runs(session, baselines);
+  MK_RETURN_IF_ERROR(time_all(session, runs));
+
+  Report report;
+  for (Run& run : runs) report.runs.push_back(summarize(run.name, std::move(run.times_us)));
+  report.floor = find_floor(session, report.runs);
+  const Result<WorstError> worst = verify_all(session, baselines);
+  if (!worst) return worst.status();
+  report.worst = worst.value();
+
+  Result<std::vector<RankStatistics>> ranks = collect_statistics(session);
+  if (!ranks) return ranks.status();
+  report.ranks = std::move(ranks).value();
+
+  print_runs(session, report);
+  print_ranks(session, report);
+  print_worst(report.worst);
+  MK_RETURN_IF_ERROR(write_file(arguments.json_file, to_json(session, report)));
+  MK_RETURN_IF_ERROR(write_file(arguments.plot_file, bar_chart(session.op->name, report.runs)));
+  return report.worst.finding.worst.right();
+}
+
+}  // namespace mkernel::app

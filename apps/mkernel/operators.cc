@@ -1,0 +1,18 @@
+#include "operators.h"
+
+#include "ag_gemm.h"
+
+namespace mkernel::app {
+
+std::span<const Operator> operators() {
+  static constexpr Operator kOperators[] = {kAllGatherGemm};
+  return kOperators;
+}
+
+const Operator* find_operator(const std::string& name) {
+  for (const Operator& op : operators())
+    if (name == op.name) return &op;
+  return nullptr;
+}
+
+}  // namespace mkernel::app

@@ -1,0 +1,199 @@
+#include "report.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+
+#include <nlohmann/json.hpp>
+
+#if __has_include("build_info.h")
+#include "build_info.h"
+#endif
+#if !defined(MKERNEL_COMMIT)
+#define MKERNEL_COMMIT "unknown"
+#endif
+
+namespace mkernel::app {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool on_host(const Session& s) { return s.arguments.cluster.device == DeviceKind::kHost; }
+
+Json or_null(bool known, double value) { return known ? Json(value) : Json(nullptr); }
+
+/// JSON has no NaN and no infinity, and a wrong result may be either: they become words.
+Json number_or_word(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+Json json_of_worst(const WorstError& worst) {
+  const Worst& w = worst.finding.worst;
+  if (w.none()) return nullptr;
+  return {{"share", number_or_word(w.share)},
+          {"array", worst.finding.array},
+          {"rank", worst.rank},
+          {"row", w.row},
+          {"column", w.col},
+          {"iteration", worst.iteration},
+          {"got", number_or_word(w.got)},
+          {"want", number_or_word(w.want)}};
+}
+
+Json json_of_arguments(const Arguments& a) {
+  const CaseArguments& c = a.operands;
+  return {{"m", c.m},
+          {"n", c.n},
+          {"k", c.k},
+          {"dtype", name_of(c.dtype)},
+          {"b_layout", name_of(c.b_layout)},
+          {"gather_a", c.gather_a},
+          {"seed", c.seed},
+          {"iters", a.iters},
+          {"timeout_ms", a.cluster.timeout_us / 1000},
+          {"blocks", c.tuning.blocks},
+          {"comm_blocks", c.tuning.comm_blocks},
+          {"chunk_rows", c.tuning.chunk_rows},
+          {"link_gbs", a.cluster.loopback.link_gbs},
+          {"link_us", a.cluster.loopback.link_us},
+          {"link_order", name_of(a.cluster.loopback.order)},
+          {"link_seed", a.cluster.loopback.seed}};
+}
+
+Json json_of_runs(const Session& session, const std::vector<TimedRun>& runs) {
+  Json list = Json::array();
+  for (const TimedRun& run : runs) {
+    list.push_back(
+        {{"name", run.name},
+         {"median_us", run.median_us},
+         {"p10_us", run.p10_us},
+         {"p90_us", run.p90_us},
+         {"tflops_per_gpu", or_null(!on_host(session), tflops_per_gpu(session, run.median_us))}});
+  }
+  return list;
+}
+
+Json json_of_ranks(const std::vector<RankStatistics>& ranks) {
+  Json list = Json::array();
+  for (const RankStatistics& s : ranks) {
+    list.push_back({{"rank", list.size()},
+                    {"launches", s.launches},
+                    {"tiles", s.tiles},
+                    {"local_bytes", s.local_bytes},
+                    {"network_bytes", s.network_bytes},
+                    {"waits", s.waits}});
+  }
+  return list;
+}
+
+}  // namespace
+
+double tflops_per_gpu(const Session& session, double us) {
+  const double flops = session.op->flops_per_rank(session.arguments.operands) *
+                       static_cast<double>(session.cases.size());
+  return on_host(session) || us <= 0 ? 0 : flops / session.num_gpus() / us * 1e-6;
+}
+
+void print_case(Session& session) {
+  const Arguments& a = session.arguments;
+  const CaseArguments& c = a.operands;
+  std::printf("%s: m %" PRId64 ", n %" PRId64 ", k %" PRId64 ", %s, b %s\n", session.op->name, c.m,
+              c.n, c.k, name_of(c.dtype), name_of(c.b_layout));
+  const std::string device = on_host(session) ? "host machine" : session.machine.gpus[0].name;
+  std::printf("cluster: %d x %d ranks on %s, transport %s\n", a.cluster.nodes, a.cluster.gpus,
+              device.c_str(), session.cluster.rank(0).context.transport().c_str());
+  std::printf("plan: %s\n", session.rank_case(0).plan().c_str());
+}
+
+Result<std::vector<RankStatistics>> collect_statistics(Session& session) {
+  std::vector<RankStatistics> ranks;
+  for (int r = 0; r < session.cluster.size(); ++r) {
+    const Result<RankStatistics> statistics = session.cluster.rank(r).context.statistics();
+    if (!statistics) return statistics.status();
+    ranks.push_back(statistics.value());
+  }
+  return ranks;
+}
+
+void print_ranks(const Session& session, const Report& report) {
+  std::printf("%6s %10s %12s %18s %18s %10s\n", "rank", "launches", "tiles", "local bytes",
+              "network bytes", "waits");
+  for (size_t r = 0; r < report.ranks.size(); ++r) {
+    const RankStatistics& s = report.ranks[r];
+    std::printf("%6zu %10" PRIu64 " %12" PRIu64 " %18" PRIu64 " %18" PRIu64 " %10" PRIu64 "\n", r,
+                s.launches, s.tiles, s.local_bytes, s.network_bytes, s.waits);
+  }
+  if (on_host(session)) std::printf("host machine: times here mean nothing\n");
+}
+
+void print_worst(const WorstError& worst) {
+  const Worst& w = worst.finding.worst;
+  if (w.none()) {
+    std::printf("right: there was no element to compare\n");
+    return;
+  }
+  std::printf("%s: worst error is %.3g of its bound, %s at rank %d, row %" PRId64
+              ", column %" PRId64 ", iteration %" PRId64 ": got %.9g, want %.9g\n",
+              w.right() ? "right" : "WRONG", w.share, worst.finding.array.c_str(), worst.rank,
+              w.row, w.col, worst.iteration, w.got, w.want);
+}
+
+void print_runs(const Session& session, const Report& report) {
+  std::printf("%-18s %12s %12s %12s %14s\n", "run", "median us", "p10 us", "p90 us",
+              "TFLOP/s per GPU");
+  for (const TimedRun& run : report.runs) {
+    std::printf("%-18s %12.1f %12.1f %12.1f", run.name.c_str(), run.median_us, run.p10_us,
+                run.p90_us);
+    if (on_host(session))
+      std::printf(" %14s\n", "-");
+    else
+      std::printf(" %14.1f\n", tflops_per_gpu(session, run.median_us));
+  }
+  if (report.floor.us > 0)
+    std::printf("floor: %.1f us (%s)\n", report.floor.us, report.floor.is.c_str());
+}
+
+std::string to_json(Session& session, const Report& report) {
+  const Arguments& a = session.arguments;
+  const bool host = on_host(session);
+  const bool floored = report.floor.us > 0 && !report.runs.empty();
+  Json json;
+  json["commit"] = MKERNEL_COMMIT;
+  json["device"] = host ? "host" : session.machine.gpus[0].name;
+  json["driver"] = session.machine.driver.empty() ? Json(nullptr) : Json(session.machine.driver);
+  json["op"] = session.op->name;
+  json["args"] = json_of_arguments(a);
+  json["cluster"] = {{"nodes", a.cluster.nodes},
+                     {"gpus", a.cluster.gpus},
+                     {"ranks", session.cluster.size()},
+                     {"devices", session.num_gpus()}};
+  json["transport"] = session.cluster.rank(0).context.transport();
+  json["plan"] = session.rank_case(0).plan();
+  json["clocks"] = host ? Json(nullptr) : Json{{"sm_max_mhz", session.machine.gpus[0].max_sm_mhz}};
+  json["runs"] = json_of_runs(session, report.runs);
+  json["floor_us"] = or_null(floored, report.floor.us);
+  json["floor_is"] = floored ? Json(report.floor.is) : Json(nullptr);
+  json["ratio_to_floor"] =
+      floored ? Json(report.runs[0].median_us / report.floor.us) : Json(nullptr);
+  json["worst_error"] = json_of_worst(report.worst);
+  json["right"] = report.worst.finding.worst.right();
+  json["ranks"] = json_of_ranks(report.ranks);
+  return json.dump(2) + "\n";
+}
+
+Status prepare_file(const std::string& option, const std::string& path) {
+  if (path.empty() || std::ofstream(path)) return Status::ok();
+  return {Code::kInvalidArgument,
+          option + ": got '" + path + "', allowed is a file that can be written"};
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return Status::ok();
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) return {Code::kInternal, "cannot write " + path};
+  return Status::ok();
+}
+
+}  // namespace mkernel::app

@@ -1,0 +1,136 @@
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "apps/mkernel/generator.h"
+#include "apps/mkernel/host_verify.h"
+
+namespace mkernel::app {
+namespace {
+
+/// A product with fp32 sums, as an operator would compute it, in memory with padded rows.
+class Case {
+ public:
+  Case(int64_t m, int64_t n, int64_t k, DType dtype, BLayout layout) {
+    const bool kn = layout == BLayout::kKN;
+    product_ = {matrix(a_, m, k), matrix(b_, kn ? k : n, kn ? n : k), matrix(c_, m, n), dtype,
+                layout};
+    fill(a_, dtype, Array::kA);
+    fill(b_, dtype, Array::kB);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) c(i, j) = to_bits(dtype, sum(i, j));
+  }
+
+  uint16_t& c(int64_t row, int64_t col) {
+    return c_[static_cast<size_t>(row * product_.c.ld + col)];
+  }
+  const Product& product() const { return product_; }
+
+ private:
+  static Matrix matrix(std::vector<uint16_t>& memory, int64_t rows, int64_t cols) {
+    const int64_t ld = cols + 3;
+    memory.resize(static_cast<size_t>(rows * ld));
+    return {memory.data(), rows, cols, ld};
+  }
+
+  static void fill(std::vector<uint16_t>& memory, DType dtype, Array array) {
+    const uint64_t stream = stream_of({1, 0, 0, array});
+    for (size_t i = 0; i < memory.size(); ++i) memory[i] = to_bits(dtype, normal(stream, i));
+  }
+
+  float sum(int64_t i, int64_t j) const {
+    const Product& p = product_;
+    float total = 0;
+    for (int64_t kk = 0; kk < p.a.cols; ++kk) {
+      const uint16_t b = p.b_layout == BLayout::kKN ? bits_at(p.b, kk, j) : bits_at(p.b, j, kk);
+      total += to_float(p.dtype, bits_at(p.a, i, kk)) * to_float(p.dtype, b);
+    }
+    return total;
+  }
+
+  std::vector<uint16_t> a_, b_, c_;
+  Product product_;
+};
+
+TEST(AppHostVerify, AcceptsARightProductOfAnyShape) {
+  int num_cases = 0;
+  for (const DType dtype : {DType::kBf16, DType::kFp16})
+    for (const BLayout layout : {BLayout::kKN, BLayout::kNK})
+      for (const int64_t m : {1, 7, 32})
+        for (const int64_t n : {1, 5, 64})
+          for (const int64_t k : {1, 33, 200}) {
+            const Worst worst = verify_product(Case(m, n, k, dtype, layout).product());
+            EXPECT_TRUE(worst.right()) << m << ' ' << n << ' ' << k << ": " << worst.share;
+            EXPECT_FALSE(worst.none());
+            ++num_cases;
+          }
+  EXPECT_EQ(num_cases, 2 * 2 * 27);
+}
+
+TEST(AppHostVerify, NamesTheOneElementThatIsWrong) {
+  for (const DType dtype : {DType::kBf16, DType::kFp16}) {
+    // Positions: the corners of blocks and panels, and the ragged ends.
+    for (const int64_t row : {0, 1, 2, 8}) {
+      for (const int64_t col : {0, 3, 4, 12}) {
+        Case c(9, 13, 50, dtype, BLayout::kKN);
+        c.c(row, col) = static_cast<uint16_t>(c.c(row, col) + 2);  // two ulps
+        const Worst worst = verify_product(c.product());
+        EXPECT_GT(worst.share, 1);
+        EXPECT_EQ(worst.row, row);
+        EXPECT_EQ(worst.col, col);
+        EXPECT_EQ(worst.got, to_float(dtype, c.c(row, col)));
+      }
+    }
+  }
+}
+
+TEST(AppHostVerify, NeverAcceptsNaNOrInfinity) {
+  for (const float value : {std::numeric_limits<float>::quiet_NaN(), HUGE_VALF}) {
+    Case c(5, 6, 20, DType::kBf16, BLayout::kNK);
+    c.c(3, 2) = float_to_bf16(value);
+    const Worst worst = verify_product(c.product());
+    EXPECT_FALSE(worst.right());
+    EXPECT_EQ(worst.row, 3);
+    EXPECT_EQ(worst.col, 2);
+  }
+  const ErrorBound bound = ErrorBound::of(DType::kBf16, 8);
+  EXPECT_EQ(bound.share(1, std::nan(""), 1), HUGE_VAL);
+}
+
+TEST(AppHostVerify, FindsNothingInAnEmptyProduct) {
+  const Worst worst = verify_product(Case(0, 4, 8, DType::kBf16, BLayout::kKN).product());
+  EXPECT_TRUE(worst.none());
+  EXPECT_TRUE(worst.right());
+}
+
+TEST(AppHostVerify, BoundAllowsARoundingAndTheNoiseOfFp32Sums) {
+  const ErrorBound bound = ErrorBound::of(DType::kBf16, 1024);
+  EXPECT_EQ(bound.share(1.0 + 0x1p-8, 1.0, 0), 0x1p-8 / (0x1p-8 + 0x1p-134));
+  EXPECT_GT(bound.share(1.0 + 0x1p-7, 1.0, 0), 1.9);
+  EXPECT_EQ(bound.slack, 0x1p-17);
+  EXPECT_LE(bound.share(0, 0, 0), 0);
+}
+
+TEST(AppHostVerify, OfEqualErrorsTheFirstIsNamed) {
+  Worst worst;
+  worst.merge({2, 4, 0, 0, 0});
+  worst.merge({2, 3, 9, 0, 0});
+  worst.merge({2, 3, 10, 0, 0});
+  EXPECT_EQ(worst.row, 3);
+  EXPECT_EQ(worst.col, 9);
+}
+
+TEST(AppHostVerify, BitComparisonSeesTheSignOfZero) {
+  uint16_t got[] = {1, 2, 0x8000, 4};
+  uint16_t want[] = {1, 2, 0, 4};
+  const Worst worst = compare_bits({got, 2, 2, 2}, {want, 2, 2, 2}, DType::kFp16);
+  EXPECT_FALSE(worst.right());
+  EXPECT_EQ(worst.row, 1);
+  EXPECT_EQ(worst.col, 0);
+  EXPECT_TRUE(compare_bits({want, 2, 2, 2}, {want, 2, 2, 2}, DType::kFp16).right());
+}
+
+}  // namespace
+}  // namespace mkernel::app
