@@ -5,9 +5,9 @@
 #include <chrono>
 #include <random>
 
-#include "tests/simulation/gather_case.h"
+#include "tests/harness/gather_case.h"
 
-namespace mkernel::simulation {
+namespace mkernel::harness {
 namespace {
 
 #if defined(MK_SANITIZER)
@@ -165,4 +165,4 @@ TEST(AllGatherGemmSim, MissingRankEndsInATimeoutThatNamesIt) {
 }
 
 }  // namespace
-}  // namespace mkernel::simulation
+}  // namespace mkernel::harness

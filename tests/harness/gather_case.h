@@ -1,5 +1,5 @@
-// Launches of AllGather+GEMM, back to back, on a virtual cluster of the host machine, with every
-// element of every one compared. Inputs are small integers, so sums are exact in fp32 and the rounded result
+// Launches of AllGather+GEMM, back to back, on a virtual cluster, with every element of every one
+// compared. Inputs are small integers, so sums are exact in fp32 and the rounded result
 // must match bit for bit.
 #pragma once
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include <mkernel/operators.h>
 
-namespace mkernel::simulation {
+namespace mkernel::harness {
 
 struct GatherCase {
   ClusterOptions cluster;
@@ -27,11 +27,19 @@ struct GatherCase {
 
 std::ostream& operator<<(std::ostream& out, const GatherCase& c);
 
-/// A random cluster, shape and network, from small ones to 16 ranks.
-GatherCase random_case(std::mt19937& random);
+/// The largest sizes of random cases: some tiles of the machine that runs them.
+struct CaseLimits {
+  int rows_per_rank = 40;
+  int cols = 90;
+  int depth = 100;
+  int blocks = 4;
+};
+
+/// A random cluster, shape and network, from one rank to 16.
+GatherCase random_case(std::mt19937& random, const CaseLimits& limits = {});
 
 /// Runs the case; adds a gtest failure that names the first wrong element.
 /// Returns the contexts' status at the end.
 Status run_case(const GatherCase& c);
 
-}  // namespace mkernel::simulation
+}  // namespace mkernel::harness

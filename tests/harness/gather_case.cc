@@ -1,11 +1,11 @@
-#include "tests/simulation/gather_case.h"
+#include "tests/harness/gather_case.h"
 
 #include <iterator>
 #include <thread>
 
 #include "core/float16.h"
 
-namespace mkernel::simulation {
+namespace mkernel::harness {
 namespace {
 
 using Bits = std::vector<uint16_t>;
@@ -119,26 +119,41 @@ class Run {
     return all;
   }
 
-  float sum(const std::vector<float>& a, const Bits& b, int64_t i, int64_t j) const {
-    float sum = 0;  // exact: integers far below 2^24
-    for (int64_t d = 0; d < case_.shape.k; ++d) {
-      const int64_t at = kn() ? d * ldb() + j : j * ldb() + d;
-      sum += a[static_cast<size_t>(i * case_.shape.k + d)] *
-             to_float(b[static_cast<size_t>(at)], case_.shape.dtype);
+  /// B as [k, n] floats.
+  std::vector<float> weights(const Bits& b) const {
+    std::vector<float> w(static_cast<size_t>(case_.shape.k * case_.shape.n));
+    for (int64_t d = 0; d < case_.shape.k; ++d)
+      for (int64_t j = 0; j < case_.shape.n; ++j) {
+        const int64_t at = kn() ? d * ldb() + j : j * ldb() + d;
+        w[static_cast<size_t>(d * case_.shape.n + j)] =
+            to_float(b[static_cast<size_t>(at)], case_.shape.dtype);
+      }
+    return w;
+  }
+
+  /// Row i of the product; exact, because the sums are integers far below 2^24.
+  std::vector<float> product_row(const std::vector<float>& a, const std::vector<float>& w,
+                                 int64_t i) const {
+    const auto n = static_cast<size_t>(case_.shape.n), k = static_cast<size_t>(case_.shape.k);
+    std::vector<float> row(n, 0.0f);
+    for (size_t d = 0; d < k; ++d) {
+      const float x = a[static_cast<size_t>(i) * k + d];
+      for (size_t j = 0; j < n; ++j) row[j] += x * w[d * n + j];
     }
-    return sum;
+    return row;
   }
 
   Status verify(RankState& r, int launch) {
     const Operands& o = r.launches[static_cast<size_t>(launch)];
     Bits got(static_cast<size_t>(case_.shape.m * ldc()));
     MK_RETURN_IF_ERROR(r.context->download(got.data(), o.c.data(), bytes_of(got)));
-    const std::vector<float> a = all_rows(launch);
-    for (int64_t i = 0; i < case_.shape.m; ++i)
+    const std::vector<float> a = all_rows(launch), w = weights(o.host_b);
+    for (int64_t i = 0; i < case_.shape.m; ++i) {
+      const std::vector<float> row = product_row(a, w, i);
       for (int64_t j = 0; j < ldc(); ++j) {
         const uint16_t have = got[static_cast<size_t>(i * ldc() + j)];
         const uint16_t want = j < case_.shape.n
-                                  ? from_float(sum(a, o.host_b, i, j), case_.shape.dtype)
+                                  ? from_float(row[static_cast<size_t>(j)], case_.shape.dtype)
                                   : kCanary;
         if (have == want) continue;
         ADD_FAILURE() << "rank " << r.context->rank() << " launch " << launch << " C(" << i << ", "
@@ -147,6 +162,7 @@ class Run {
                       << case_;
         return Status::ok();
       }
+    }
     const bool is_last = launch == case_.iterations - 1;
     return case_.shape.gather_a && is_last ? verify_gathered(r, a) : Status::ok();
   }
@@ -211,7 +227,7 @@ std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
              << " us, gather_a " << c.shape.gather_a << ", seed " << c.seed;
 }
 
-GatherCase random_case(std::mt19937& random) {
+GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   static constexpr int kClusters[][2] = {{1, 1}, {1, 2}, {1, 8}, {2, 1}, {2, 4},
                                          {3, 2}, {4, 4}, {3, 3}, {5, 1}, {1, 3}};
   GatherCase c;
@@ -222,15 +238,15 @@ GatherCase random_case(std::mt19937& random) {
   // Half of the runs cross the wrap of the epoch.
   c.cluster.first_epoch = pick(random, 0, 1) ? 0u - static_cast<uint32_t>(pick(random, 0, 3)) : 0u;
   const int world = c.cluster.nodes * c.cluster.gpus;
-  c.shape.m = pick(random, 0, 3) == 0 ? pick(random, 0, world) : pick(random, 0, 40 * world);
-  c.shape.n = pick(random, 1, 90);
-  c.shape.k = pick(random, 0, 4) == 0 ? 1 : pick(random, 1, 100);
+  c.shape.m = pick(random, 0, 3) == 0 ? pick(random, 0, world) : pick(random, 0, limits.rows_per_rank * world);
+  c.shape.n = pick(random, 1, limits.cols);
+  c.shape.k = pick(random, 0, 4) == 0 ? 1 : pick(random, 1, limits.depth);
   c.shape.dtype = pick(random, 0, 1) ? DType::kBf16 : DType::kFp16;
   c.shape.b_layout = pick(random, 0, 1) ? BLayout::kKN : BLayout::kNK;
   c.shape.gather_a = pick(random, 0, 3) == 0;
-  c.tuning.blocks = pick(random, 1, 4);
+  c.tuning.blocks = pick(random, 1, limits.blocks);
   c.tuning.comm_blocks = pick(random, world > 1 ? 1 : 0, c.tuning.blocks);
-  c.tuning.chunk_rows = pick(random, 0, 1) ? 0 : pick(random, 1, 48);
+  c.tuning.chunk_rows = pick(random, 0, 1) ? 0 : pick(random, 1, limits.rows_per_rank);
   c.pad_a = pick(random, 0, 9);
   c.pad_b = pick(random, 0, 9);
   c.pad_c = pick(random, 0, 9);
@@ -242,4 +258,4 @@ GatherCase random_case(std::mt19937& random) {
 
 Status run_case(const GatherCase& c) { return Run(c)(); }
 
-}  // namespace mkernel::simulation
+}  // namespace mkernel::harness
