@@ -60,7 +60,7 @@ struct Watchdog {
     if (reached(seen, want)) return {true, false};
     const uint64_t start_ns = now_ns();
     for (uint32_t spin = 1;; ++spin) {
-      pause();
+      pause(spin);
       seen = load();
       if (reached(seen, want)) return {true, true};
       // The abort word may lie across PCIe and reading the clock is slow: look at them rarely.
@@ -89,7 +89,11 @@ struct Watchdog {
 
 #if defined(__CUDA_ARCH__)
   static constexpr uint32_t kSpinsPerCheck = 64;
-  static __device__ __forceinline__ void pause() { __nanosleep(32); }
+  // A hundred blocks that poll without pause keep a slice of L2 so busy that the copies which they
+  // wait for crawl (H200, 2026-11-29: 8 times slower): pauses grow to about the length of a poll.
+  static __device__ __forceinline__ void pause(uint32_t spin) {
+    __nanosleep(spin < 5 ? 32u << spin : 1024u);
+  }
   static __device__ __forceinline__ uint64_t now_ns() {
     uint64_t t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
@@ -97,7 +101,7 @@ struct Watchdog {
   }
 #else
   static constexpr uint32_t kSpinsPerCheck = 16;
-  static void pause() { std::this_thread::yield(); }
+  static void pause(uint32_t) { std::this_thread::yield(); }
   static uint64_t now_ns() {
     return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   }

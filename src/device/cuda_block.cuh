@@ -1,6 +1,7 @@
-// A thread block of a GPU, as protocol/ sees it. All threads copy; thread 0 leads and feeds; two
+// A thread block of a GPU, as protocol/ sees it: thread 0 leads, copies in bulk and feeds; two
 // warpgroups multiply.
 #pragma once
+#include "device/bulk_copy.cuh"
 #include "device/gemm_block.cuh"
 #include "device/row_copy.cuh"
 #include "protocol/tile_work.h"
@@ -11,7 +12,9 @@ template <class Config>
 class CudaBlock {
  public:
   __device__ CudaBlock(uint8_t* shared, const GemmArguments& arguments)
-      : gemm_(shared, arguments) {}
+      : gemm_(shared, arguments), copier_(gemm_.scratch(), gemm_.user_memory()) {
+    if (leader()) copier_.init();
+  }
 
   __device__ bool leader() const { return threadIdx.x == 0; }
   __device__ void sync() { __syncthreads(); }
@@ -26,7 +29,10 @@ class CudaBlock {
     return result;
   }
 
-  __device__ void copy_rows(const RowCopy& copy) { copy_rows_by_block(copy); }
+  __device__ void copy_rows(const RowCopy& copy) {
+    if (!BulkCopier::can_carry(copy)) return copy_rows_by_elements(copy);
+    if (leader()) copier_.copy(copy);
+  }
 
   template <class Feed, class Multiply>
   __device__ void split(Feed&& feed, Multiply&& multiply) {
@@ -56,6 +62,10 @@ class CudaBlock {
 
  private:
   GemmBlock<Config> gemm_;
+  BulkCopier copier_;
+
+  static_assert(BulkCopier::kRingBytes <= GemmBlock<Config>::kScratchBytes);
+  static_assert(BulkCopier::kBarrierBytes <= GemmBlock<Config>::kUserBytes);
 };
 
 }  // namespace mkernel

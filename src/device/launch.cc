@@ -6,6 +6,7 @@
 
 #include "device/kernels/all_gather_gemm.h"
 #include "device/kernels/repack.h"
+#include "device/scratch_pool.h"
 #include "device/tensor_map.h"
 #include "memory/cuda_check.h"
 
@@ -28,13 +29,13 @@ class AlignedOperand {
   AlignedOperand(const AlignedOperand&) = delete;
   AlignedOperand& operator=(const AlignedOperand&) = delete;
 
-  Status init(const Matrix& m, cudaStream_t stream) {
+  Status init(const Matrix& m, const ScratchPool& pool, cudaStream_t stream) {
     view_ = m;
     if (m.rows == 0 || is_tma_aligned(m)) return Status::ok();
     stream_ = stream;
     view_.ld = round_up<int64_t>(m.cols, 16 / kElementBytes);
     const auto bytes = static_cast<size_t>(m.rows * view_.ld) * kElementBytes;
-    MK_CUDA_CHECK(cudaMallocAsync(&copy_, bytes, stream));
+    MK_CUDA_CHECK(cudaMallocFromPoolAsync(&copy_, bytes, pool.handle(), stream));
     view_.data = copy_;
     MK_CUDA_CHECK(launch_repack({m.data, static_cast<uint64_t>(m.ld), copy_,
                                  static_cast<uint64_t>(view_.ld), static_cast<uint64_t>(m.rows),
@@ -102,15 +103,15 @@ Status load_kernels() {
   return Status::ok();
 }
 
-Status launch_on_cuda(const AllGatherGemmWork& op, void* stream_handle) {
+Status launch_on_cuda(const AllGatherGemmWork& op, const ScratchPool& pool, void* stream_handle) {
   auto* stream = static_cast<cudaStream_t>(stream_handle);
   const bool kn = op.b_layout == BLayout::kKN;
   const uint64_t n = op.tiles.cols;
   const uint64_t own_rows = op.tiles.split.slice(op.rank()).count;
   AlignedOperand a, b;
-  MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), stream));
+  MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), pool, stream));
   MK_RETURN_IF_ERROR(
-      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), stream));
+      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), pool, stream));
   const auto sources = sources_of(op, a.view(), op.own_slots);
   auto arguments = make_gemm_arguments({.a = sources,
                                         .b = b.view(),

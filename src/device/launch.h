@@ -8,6 +8,8 @@
 
 namespace mkernel {
 
+class ScratchPool;
+
 /// The output tiles that the kernels compute, and how their blocks come.
 struct KernelShape {
   uint32_t tile_m;
@@ -22,8 +24,7 @@ KernelShape kernel_shape();
 Status load_kernels();
 
 /// Enqueues one launch on the current device. Operands that the copy engines of an SM cannot
-/// address (base or pitch not a multiple of 16 bytes) are repacked before it, in memory taken from
-/// the stream's pool.
-Status launch_on_cuda(const AllGatherGemmWork& op, void* stream);
+/// address (base or pitch not a multiple of 16 bytes) are repacked before it, in memory from `pool`.
+Status launch_on_cuda(const AllGatherGemmWork& op, const ScratchPool& pool, void* stream);
 
 }  // namespace mkernel

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "device/launch.h"
+#include "device/scratch_pool.h"
 #include "memory/cuda_check.h"
 #include "memory/cuda_memory.h"
 #include "memory/device_scope.h"
@@ -24,26 +25,33 @@ class CudaStreamImpl : public detail::StreamImpl {
   cudaStream_t stream_;
 };
 
+/// What the ranks on one GPU share.
+struct SharedDevice {
+  int device;
+  uint32_t blocks_per_rank;
+  std::unique_ptr<DeviceMemory> memory;
+  std::unique_ptr<ScratchPool> pool;
+};
+
 class CudaMachine : public Machine {
  public:
-  CudaMachine(int device, uint32_t blocks, std::shared_ptr<DeviceMemory> memory)
-      : device_(device), blocks_(blocks), memory_(std::move(memory)) {}
+  explicit CudaMachine(std::shared_ptr<SharedDevice> on) : on_(std::move(on)) {}
 
   MachineShape shape() const override {
     const KernelShape kernel = kernel_shape();
     // Eight SMs fill a direction of NVLink (H200, 2026-11-29: 8 push 350 GB/s of 392).
-    return {.max_blocks = blocks_,
-            .blocks = blocks_,
-            .comm_blocks = std::min(8u, std::max(1u, blocks_ / 2)),
+    return {.max_blocks = on_->blocks_per_rank,
+            .blocks = on_->blocks_per_rank,
+            .comm_blocks = std::min(8u, std::max(1u, on_->blocks_per_rank / 2)),
             .tile_m = kernel.tile_m,
             .tile_n = kernel.tile_n,
             .band = kBandRows / kernel.tile_m,
             .chunk_bytes = 256 << 10};
   }
-  DeviceMemory& memory() override { return *memory_; }
+  DeviceMemory& memory() override { return *on_->memory; }
 
   Result<std::unique_ptr<detail::StreamImpl>> create_stream() override {
-    const DeviceScope scope(device_);
+    const DeviceScope scope(on_->device);
     MK_CUDA_CHECK(scope.entered());
     cudaStream_t stream = nullptr;
     MK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -54,18 +62,16 @@ class CudaMachine : public Machine {
     return Status::ok();
   }
   Status launch(const AllGatherGemmWork& op, StreamHandle stream) override {
-    const DeviceScope scope(device_);
+    const DeviceScope scope(on_->device);
     MK_CUDA_CHECK(scope.entered());
-    return launch_on_cuda(op, stream);
+    return launch_on_cuda(op, *on_->pool, stream);
   }
 
  private:
   /// Rows of A per band of the tile order (H200: best of 512 to 4096 at 8192-class shapes).
   static constexpr uint32_t kBandRows = 2048;
 
-  const int device_;
-  const uint32_t blocks_;
-  std::shared_ptr<DeviceMemory> memory_;  // of all ranks on the device
+  std::shared_ptr<SharedDevice> on_;
 };
 
 /// Blocks for each of `num_ranks` ranks on a GPU.
@@ -96,10 +102,12 @@ Result<Machines> create_on_device(int device, int num_ranks) {
   MK_RETURN_IF_ERROR(load_kernels());
   auto memory = create_cuda_memory(device);
   if (!memory) return memory.status();
-  const std::shared_ptr<DeviceMemory> shared = std::move(memory.value());
+  auto pool = ScratchPool::create();
+  if (!pool) return pool.status();
+  const auto shared = std::make_shared<SharedDevice>(
+      SharedDevice{device, *blocks, std::move(memory.value()), std::move(pool.value())});
   Machines machines;
-  for (int i = 0; i < num_ranks; ++i)
-    machines.push_back(std::make_unique<CudaMachine>(device, *blocks, shared));
+  for (int i = 0; i < num_ranks; ++i) machines.push_back(std::make_unique<CudaMachine>(shared));
   return machines;
 }
 

@@ -25,6 +25,9 @@ MK_HD constexpr uint32_t slot_of(uint32_t epoch) { return epoch % kNumSlots; }
 /// Credit that a writer of launch `epoch` needs: the slot's earlier user has ended.
 MK_HD constexpr uint32_t credit_needed(uint32_t epoch) { return epoch - kNumSlots; }
 
+/// Flags are a line of L2 (32 words) apart: many blocks poll, and each line is in one slice.
+inline constexpr uint32_t kFlagStride = 32;
+
 /// Flag indices, the same on every rank.
 struct SlotFlags {
   uint32_t first = 0;  // first flag of the plan
@@ -32,13 +35,13 @@ struct SlotFlags {
   uint32_t chunks = 0;  // per slice
 
   MK_HD constexpr uint32_t arrived(uint32_t slot, uint32_t slice, uint32_t chunk) const {
-    return first + (slot * world + slice) * chunks + chunk;
+    return first + ((slot * world + slice) * chunks + chunk) * kFlagStride;
   }
   MK_HD constexpr uint32_t credit(uint32_t peer) const {
-    return first + kNumSlots * world * chunks + peer;
+    return first + (kNumSlots * world * chunks + peer) * kFlagStride;
   }
   MK_HD constexpr uint64_t size() const {
-    return uint64_t{kNumSlots} * world * chunks + world;
+    return (uint64_t{kNumSlots} * world * chunks + world) * kFlagStride;
   }
 };
 

@@ -1,5 +1,6 @@
 #include "proxy/proxy.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <system_error>

@@ -50,6 +50,22 @@ TEST_P(RandomClusters, ComputeEveryElementRight) {
 
 INSTANTIATE_TEST_SUITE_P(AllGatherGemmGpu, RandomClusters, ::testing::Range(0, 10));
 
+TEST_F(AllGatherGemmGpu, IsRightForRandomShapesOnOneAndOnTwoRanks) {
+  std::mt19937 random(static_cast<uint32_t>(::testing::GTEST_FLAG(random_seed)));
+  for (int i = 0; i < 100 && !HasFailure(); ++i) {
+    CaseLimits limits = kLimits;
+    limits.rows_per_rank = 1000;
+    limits.blocks = 60;
+    GatherCase c = random_case(random, limits);
+    c.cluster.nodes = 1;
+    c.cluster.gpus = 1 + i % 2;
+    c.shape.m = std::min<int64_t>(c.shape.m, 2000);
+    c.tuning.comm_blocks = std::min(c.tuning.comm_blocks, c.tuning.blocks);
+    c.cluster.loopback = {};
+    expect_right(c);
+  }
+}
+
 TEST_F(AllGatherGemmGpu, IsRightOnOneRankWithAllTypesAndLayouts) {
   for (const DType dtype : {DType::kBf16, DType::kFp16})
     for (const BLayout layout : {BLayout::kKN, BLayout::kNK}) {

@@ -55,12 +55,24 @@ check 2x1 --nodes 2 --m 2000 --n 1024 --k 2048 --iters 5
 check 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 1024 --iters 5 --link-order reordered
 for shape in 8192x4096x8192 4096x4096x4096; do
   IFS=x read -r m n k <<<"$shape"
-  bench "gemm-$shape-kn" --m "$m" --n "$n" --k "$k"
-  [ $daily = 1 ] || bench "gemm-$shape-nk" --m "$m" --n "$n" --k "$k" --b-layout nk
+  bench "1x1-$shape-kn" --m "$m" --n "$n" --k "$k"
+  [ $daily = 1 ] || bench "1x1-$shape-nk" --m "$m" --n "$n" --k "$k" --b-layout nk
 done
+if [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then
+  for shape in 2048x1024x8192 4096x2048x8192 8192x4096x8192 16384x4096x8192 32768x4096x8192; do
+    IFS=x read -r m n k <<<"$shape"
+    bench "1x2-$shape-kn" --gpus 2 --m "$m" --n "$n" --k "$k"
+  done
+fi
 if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
-  step memcheck-1x1 240 compute-sanitizer --tool memcheck --error-exitcode 9 "$bin/mkernel" \
-    check ag-gemm --device cuda --m 333 --n 515 --k 259 --iters 2 --timeout-ms 60000
+  memcheck() {  # memcheck NAME ARGUMENTS...
+    local name=$1
+    shift
+    step "memcheck-$name" 240 compute-sanitizer --tool memcheck --error-exitcode 9 \
+      "$bin/mkernel" check ag-gemm --device cuda --timeout-ms 60000 "$@"
+  }
+  memcheck 1x1 --m 333 --n 515 --k 259 --iters 2
+  memcheck 1x1-aligned --m 512 --n 512 --k 256 --iters 2 --gather-a
 fi
 printf '\n%s' "$table"
 exit $failed

@@ -29,4 +29,4 @@ with tempfile.TemporaryDirectory() as temporary:
     run("cmake", "-S", tmp, "-B", f"{tmp}/build", f"-DCMAKE_PREFIX_PATH={tmp}/prefix")
     run("cmake", "--build", f"{tmp}/build")
     run(f"{tmp}/build/user")
-    run(f"{tmp}/prefix/bin/mkernel", "--version")
+    run(f"{tmp}/prefix/bin/mkernel", "info")

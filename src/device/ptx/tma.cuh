@@ -42,6 +42,24 @@ __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, uint32_t so
                : "memory");
 }
 
+/// Contiguous bytes from global to shared memory; completes on the barrier. All three a multiple
+/// of 16.
+__device__ __forceinline__ void bulk_load(uint32_t destination, const void* source, uint32_t bytes,
+                                          uint32_t barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(destination),
+      "l"(source), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
+/// Contiguous bytes from shared to global memory, of this GPU or a peer; joins the open group.
+__device__ __forceinline__ void bulk_store(void* destination, uint32_t source, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination),
+               "r"(source), "r"(bytes)
+               : "memory");
+}
+
 __device__ __forceinline__ void bulk_commit_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
