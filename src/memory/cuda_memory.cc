@@ -60,7 +60,16 @@ class CudaCopyChannel final : public CopyChannel {
   Status copy(void* dst, const void* src, uint64_t bytes) override {
     const DeviceScope scope(device_);
     MK_CUDA_CHECK(scope.entered());
-    MK_CUDA_CHECK(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDefault, stream_));
+    // Within one device a plain copy is a kernel, which has no room beside a persistent one; the
+    // flag asks for a copy engine.
+    void* const dsts[] = {dst};
+    const void* const srcs[] = {src};
+    const size_t sizes[] = {bytes};
+    size_t first = 0;
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    MK_CUDA_CHECK(cudaMemcpyBatchAsync(dsts, srcs, sizes, 1, &attributes, &first, 1, stream_));
     return Status::ok();
   }
 

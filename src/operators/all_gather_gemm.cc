@@ -161,8 +161,8 @@ class AllGatherGemm::Impl {
   Status check_sizes() const {
     const GatherTileOrder& t = work_.tiles;
     const uint64_t tiles = uint64_t{t.row_tiles()} * t.col_tiles() * t.cluster.world();
-    // Every block draws one ticket beyond the end, and one ahead.
-    if (tiles > UINT32_MAX - 2 * work_.num_blocks)
+    // Every block draws one ticket beyond the end.
+    if (tiles > UINT32_MAX - work_.num_blocks)
       return refuse("output tiles", static_cast<int64_t>(tiles), "must stay below 2^32");
     const uint64_t chunk_bytes = work_.tasks.chunks.chunk_rows * work_.slot_pitch;
     if (chunk_bytes > UINT32_MAX)

@@ -174,14 +174,13 @@ MK_HD TileWork tile_work(const AllGatherGemmWork& op, uint32_t epoch, const Gath
 }
 
 /// The feeding thread of a computing block: claims tiles, waits for their rows, hands them over.
-/// The next tile is claimed before this one is fed, so that the claim's latency is hidden.
+/// A tile is claimed when the one before is fed, not earlier, so that none waits at a busy block
+/// while another one idles; the claim's latency hides behind the stages that are still to be used.
 template <class Block>
 MK_HD void feed_tiles(Block& block, const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
   const uint32_t num_tiles = op.tiles.size();
-  for (uint32_t i = draw(&op.state->tile_ticket); i < num_tiles;) {
-    const uint32_t next = draw(&op.state->tile_ticket);
+  for (uint32_t i; (i = draw(&op.state->tile_ticket)) < num_tiles;) {
     const GatherTile tile = op.tiles.tile(i);
-    i = next;
     if (tile.rows == 0) continue;
     if (!op.in_place(tile.slice) &&
         !await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally))
