@@ -109,6 +109,16 @@ TEST_F(AllGatherGemmGpu, RanksThatRunAheadDoNotOverwriteWhatOthersStillRead) {
   expect_right(c);
 }
 
+TEST_F(AllGatherGemmGpu, AThousandLaunchesBackToBackAreAllRight) {
+  for (const auto& [nodes, gpus] : {std::pair{1, 2}, {2, 8}}) {
+    GatherCase c = plain_case(nodes, gpus);
+    c.shape = {.m = 16 * nodes * gpus + 1, .n = 136, .k = 64};
+    c.iterations = 1000;
+    c.order = GatherCase::Order::kByLaunch;
+    expect_right(c);
+  }
+}
+
 TEST_F(AllGatherGemmGpu, FailedWriteEndsInAFault) {
   GatherCase c = plain_case(2, 2);
   c.cluster.device = DeviceKind::kCuda;

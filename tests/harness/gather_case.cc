@@ -22,9 +22,11 @@ Bits random_matrix(std::mt19937& random, int64_t rows, int64_t cols, int64_t ld,
   return bits;
 }
 
-/// The matrices of one launch of one rank.
+/// The matrices of one launch of one rank, in the rank's buffers.
 struct Operands {
-  Buffer a, b, c;
+  char* a;
+  char* b;
+  char* c;
   Bits host_a, host_b;
 };
 
@@ -32,6 +34,7 @@ struct RankState {
   Context* context;
   Stream stream;
   AllGatherGemm plan;
+  std::vector<Buffer> buffers;
   std::vector<Operands> launches;
 };
 
@@ -71,37 +74,53 @@ class Run {
     if (!plan) return plan.status();
     auto stream = context.create_stream();
     if (!stream) return stream.status();
-    ranks_.push_back({&context, std::move(stream.value()), std::move(plan.value()), {}});
-    for (int i = 0; i < case_.iterations; ++i) MK_RETURN_IF_ERROR(add_operands(ranks_.back()));
-    return Status::ok();
+    ranks_.push_back({&context, std::move(stream.value()), std::move(plan.value()), {}, {}});
+    return add_operands(ranks_.back());
   }
 
+  /// Fresh matrices for every launch, laid one after the other in a buffer of each kind.
   Status add_operands(RankState& r) {
     const DType dtype = case_.shape.dtype;
-    Bits a = random_matrix(random_, rows(r).count, case_.shape.k, lda(), dtype);
-    Bits b = random_matrix(random_, b_rows(), b_cols(), ldb(), dtype);
-    const Bits c(static_cast<size_t>(case_.shape.m * ldc()), kCanary);
-    auto device_a = r.context->allocate(bytes_of(a));
-    auto device_b = r.context->allocate(bytes_of(b));
-    auto device_c = r.context->allocate(bytes_of(c));
-    if (!device_a || !device_b || !device_c) return Status(Code::kInternal, "out of memory");
-    MK_RETURN_IF_ERROR(r.context->upload(device_a->data(), a.data(), bytes_of(a)));
-    MK_RETURN_IF_ERROR(r.context->upload(device_b->data(), b.data(), bytes_of(b)));
-    MK_RETURN_IF_ERROR(r.context->upload(device_c->data(), c.data(), bytes_of(c)));
-    r.launches.push_back({std::move(*device_a), std::move(*device_b), std::move(*device_c),
-                          std::move(a), std::move(b)});
+    const int64_t sizes[] = {rows(r).count * lda(), b_rows() * ldb(), case_.shape.m * ldc()};
+    for (const int64_t elements : sizes) {
+      auto buffer = r.context->allocate(stride(elements) * static_cast<uint64_t>(case_.iterations));
+      if (!buffer) return buffer.status();
+      r.buffers.push_back(std::move(*buffer));
+    }
+    const Bits c(static_cast<size_t>(sizes[2]), kCanary);
+    for (int i = 0; i < case_.iterations; ++i) {
+      char* at[3];
+      for (size_t kind = 0; kind < 3; ++kind)
+        at[kind] = static_cast<char*>(r.buffers[kind].data()) +
+                   stride(sizes[kind]) * static_cast<uint64_t>(i);
+      Bits a = random_matrix(random_, rows(r).count, case_.shape.k, lda(), dtype);
+      Bits b = random_matrix(random_, b_rows(), b_cols(), ldb(), dtype);
+      MK_RETURN_IF_ERROR(r.context->upload(at[0], a.data(), bytes_of(a)));
+      MK_RETURN_IF_ERROR(r.context->upload(at[1], b.data(), bytes_of(b)));
+      MK_RETURN_IF_ERROR(r.context->upload(at[2], c.data(), bytes_of(c)));
+      r.launches.push_back({at[0], at[1], at[2], std::move(a), std::move(b)});
+    }
     return Status::ok();
   }
 
-  /// All launches of a rank back to back, rank after rank: the first ranks run as far ahead of the
-  /// last as the protocol lets them.
+  static uint64_t stride(int64_t elements) {
+    return (static_cast<uint64_t>(elements) * kElementBytes + 255) / 256 * 256;
+  }
+
+  Status launch(RankState& r, const Operands& o) {
+    return r.plan.run(r.stream.handle(), {o.a, rows(r).count, case_.shape.k, lda()},
+                      {o.b, b_rows(), b_cols(), ldb()},
+                      {o.c, case_.shape.m, case_.shape.n, ldc()});
+  }
+
   Status launch_all() {
+    if (case_.order == GatherCase::Order::kByLaunch) {
+      for (size_t i = 0; i < static_cast<size_t>(case_.iterations); ++i)
+        for (RankState& r : ranks_) MK_RETURN_IF_ERROR(launch(r, r.launches[i]));
+      return Status::ok();
+    }
     for (RankState& r : ranks_) {
-      for (Operands& o : r.launches)
-        MK_RETURN_IF_ERROR(
-            r.plan.run(r.stream.handle(), {o.a.data(), rows(r).count, case_.shape.k, lda()},
-                       {o.b.data(), b_rows(), b_cols(), ldb()},
-                       {o.c.data(), case_.shape.m, case_.shape.n, ldc()}));
+      for (const Operands& o : r.launches) MK_RETURN_IF_ERROR(launch(r, o));
       std::this_thread::sleep_for(case_.pause);
     }
     return Status::ok();
@@ -146,7 +165,7 @@ class Run {
   Status verify(RankState& r, int launch) {
     const Operands& o = r.launches[static_cast<size_t>(launch)];
     Bits got(static_cast<size_t>(case_.shape.m * ldc()));
-    MK_RETURN_IF_ERROR(r.context->download(got.data(), o.c.data(), bytes_of(got)));
+    MK_RETURN_IF_ERROR(r.context->download(got.data(), o.c, bytes_of(got)));
     const std::vector<float> a = all_rows(launch), w = weights(o.host_b);
     for (int64_t i = 0; i < case_.shape.m; ++i) {
       const std::vector<float> row = product_row(a, w, i);

@@ -21,6 +21,10 @@ struct GatherCase {
   AllGatherGemmTuning tuning;
   int pad_a = 0, pad_b = 0, pad_c = 0;  // leading dimension beyond the columns, in elements
   int iterations = 2;               // launches without a host's wait between them
+  /// kByRank: all launches of a rank, then those of the next: the first ranks run as far ahead of
+  /// the last one as the protocol lets them. kByLaunch: for more launches than a queue holds.
+  enum class Order { kByRank, kByLaunch };
+  Order order = Order::kByRank;
   std::chrono::microseconds pause{0};  // between one rank's launches and the next one's
   uint32_t seed = 1;
 };
