@@ -39,8 +39,8 @@ struct AllGatherGemmTuning {
 class AllGatherGemm {
  public:
   /// Collective over the cluster.
-  /// Errors: invalid_argument for a size or tuning out of its range; unsupported if the work space
-  /// would exceed ClusterOptions::heap_bytes_limit.
+  /// Errors: invalid_argument for a size or tuning out of its range, if the work space would exceed
+  /// ClusterOptions::heap_bytes_limit, or if another rank made another plan in its place.
   static Result<AllGatherGemm> create(const Context& context, const AllGatherGemmShape& shape,
                                       const AllGatherGemmTuning& tuning = {});
 
@@ -56,8 +56,8 @@ class AllGatherGemm {
   ///          reports, if an earlier launch failed.
   Status run(StreamHandle stream, const Matrix& a, const Matrix& b, const Matrix& c);
 
-  /// The gathered A [m, k] of the latest run, in work space; only with gather_a. Valid in stream
-  /// order until the run after the next one starts.
+  /// The gathered A [m, k] of the latest run, in work space, at the same place for every run; only
+  /// with gather_a. Valid in stream order until the next run starts.
   Result<Matrix> gathered_a();
 
   /// What the plan chose, one line.

@@ -57,12 +57,12 @@ Matrix matrix(const void* data, uint64_t rows, uint64_t cols, uint64_t pitch) {
 }
 
 /// The sources of A in the order of TileWork::source. An empty one is never read.
-std::array<Matrix, 1 + kNumSlots> sources_of(const AllGatherGemmWork& op, const Matrix& own,
+std::array<Matrix, 1 + kMaxSlots> sources_of(const AllGatherGemmWork& op, const Matrix& own,
                                              const char* slots) {
-  std::array<Matrix, 1 + kNumSlots> sources;
+  std::array<Matrix, 1 + kMaxSlots> sources;
   sources[kOwnRows] = own;
   const uint64_t rows = op.slot_bytes == 0 ? 0 : op.tiles.split.rows;
-  for (uint32_t slot = 0; slot < kNumSlots; ++slot)
+  for (uint32_t slot = 0; slot < op.flags.slots; ++slot)
     sources[kFirstSlot + slot] =
         matrix(slots + slot * op.slot_bytes, rows, op.k, op.slot_pitch);
   return sources;

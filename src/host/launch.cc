@@ -13,7 +13,7 @@ HostGemm gemm_of(const AllGatherGemmWork& op) {
   HostGemm g;
   g.sources[kOwnRows] = op.a;
   g.source_pitch[kOwnRows] = op.a_pitch;
-  for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
+  for (uint32_t slot = 0; slot < op.flags.slots; ++slot) {
     g.sources[kFirstSlot + slot] = op.own_slots + slot * op.slot_bytes;
     g.source_pitch[kFirstSlot + slot] = op.slot_pitch;
   }

@@ -1,15 +1,10 @@
-// How a word or a byte of a rank's symmetric heap is named, on every rank and in every command.
+// How a byte of a rank's symmetric heap is named, on every rank and in every command.
 #pragma once
 #include <cstdint>
 
 #include "core/target.h"
 
 namespace mkernel {
-
-/// Words in a rank's flag region: an immediate of 32 bits names the flag with 20 of them and
-/// leaves 12 for the epoch.
-inline constexpr uint32_t kFlagBits = 20;
-inline constexpr uint32_t kMaxFlags = 1u << kFlagBits;
 
 /// A heap address is a region number above an offset of 44 bits (16 TiB). Adding to an address
 /// moves inside the region. Region 0 does not exist, so a zeroed address is never valid.

@@ -14,7 +14,7 @@ namespace {
 class HostCopyChannel final : public CopyChannel {
  public:
   Status copy(void* dst, const void* src, uint64_t bytes) override {
-    std::memcpy(dst, src, bytes);
+    if (bytes != 0) std::memcpy(dst, src, bytes);  // where both may be null
     return Status::ok();
   }
   Status store_flag(uint32_t* flag, uint32_t value) override {
@@ -49,11 +49,11 @@ class HostMemory final : public DeviceMemory {
   }
 
   Status upload(void* dst, const void* src, uint64_t bytes) override {
-    std::memcpy(dst, src, bytes);
+    if (bytes != 0) std::memcpy(dst, src, bytes);  // where both may be null
     return Status::ok();
   }
   Status download(void* dst, const void* src, uint64_t bytes) override {
-    std::memcpy(dst, src, bytes);
+    if (bytes != 0) std::memcpy(dst, src, bytes);  // where both may be null
     return Status::ok();
   }
 

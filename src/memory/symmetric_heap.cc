@@ -24,7 +24,7 @@ Result<std::unique_ptr<SymmetricHeap>> SymmetricHeap::create(DeviceMemory& memor
                                               ": at most " + std::to_string(kMaxRegionBytes));
   }
   std::unique_ptr<SymmetricHeap> heap(new SymmetricHeap(memory, rank, bytes_limit));
-  Result<void*> flags = memory.allocate(kMaxFlags * sizeof(uint32_t));
+  Result<void*> flags = memory.allocate(kFlagRegionBytes);
   if (!flags) return flags.status();
   heap->flags_ = static_cast<uint32_t*>(*flags);
   return heap;
@@ -80,8 +80,8 @@ Result<FlagRangePtr> SymmetricHeap::allocate_flags(uint32_t count, uint32_t init
                                               std::to_string(count) + " flags in a row left of " +
                                               std::to_string(kMaxFlags));
   }
-  const std::vector<uint32_t> values(count, initial);
-  MK_RETURN_IF_ERROR(memory_.upload(flags_ + first, values.data(), count * sizeof(uint32_t)));
+  const std::vector<uint32_t> values(size_t{count} * kFlagStride, initial);
+  MK_RETURN_IF_ERROR(memory_.upload(flag(first), values.data(), values.size() * sizeof(uint32_t)));
   for (uint32_t i = 0; i < count; ++i) {
     store_relaxed<Scope::kSys>(&flag_shadow_[first + i], initial);
   }

@@ -18,6 +18,7 @@
 
 #include <mkernel/status.h>
 
+#include "core/flag_word.h"
 #include "memory/device_memory.h"
 #include "memory/heap_address.h"
 
@@ -67,8 +68,9 @@ class SymmetricHeap {
   /// The pointer behind a heap address; null unless all `bytes` lie in one live region.
   char* resolve(uint64_t address, uint64_t bytes) const;
 
-  /// Device memory, kMaxFlags words. Writers: peers, in-order networks, this rank's proxy.
-  uint32_t* flags() const { return flags_; }
+  /// Device memory, kFlagRegionBytes. Writers: peers, in-order networks, this rank's proxy.
+  uint32_t* flag_region() const { return flags_; }
+  uint32_t* flag(uint32_t index) const { return flag_word(flags_, index); }
 
   /// Host copy of the flags that the proxy raises, so that it need not read the device.
   /// Writers: the proxy (sys, relaxed), and allocate_flags before the flag is known.

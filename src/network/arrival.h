@@ -1,7 +1,7 @@
 // How a receiver is told that a chunk has arrived: decided here, from what a link promises, and
 // nowhere else.
 //   in-order links:   the chunk, and behind it a write of the epoch into its flag;
-//   unordered links:  the chunk carries an immediate, {flag: 20 bits, epoch: 12 bits}; the
+//   unordered links:  the chunk carries an immediate, {flag: 16 bits, epoch: 16 bits}; the
 //                     receiver's proxy restores the epoch and raises the flag itself. A flag
 //                     written by the network could overtake its data there.
 #pragma once
@@ -12,7 +12,7 @@
 #include <mkernel/status.h>
 
 #include "core/target.h"
-#include "memory/heap_address.h"
+#include "core/flag_word.h"
 #include "network/transport.h"
 
 namespace mkernel {
@@ -49,7 +49,7 @@ struct ResolvedEpoch {
 };
 
 /// The epoch nearest to the flag's `current` value that has these low bits. Right while a flag is
-/// raised at least once in 2047 epochs; beyond, the wait for it ends in a timeout, never early.
+/// raised at least once in 32767 epochs; beyond, the wait for it ends in a timeout, never early.
 MK_HD constexpr ResolvedEpoch resolve_epoch(uint32_t current, uint32_t epoch_bits) {
   constexpr uint32_t kMask = (1u << kEpochBits) - 1;
   constexpr uint32_t kHalf = 1u << (kEpochBits - 1);

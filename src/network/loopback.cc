@@ -256,8 +256,7 @@ class LoopbackEndpoint final : public Endpoint {
     uint64_t mark = 0;
     if (!link.broken) {
       if (w.kind == Write::Kind::kFlag) {
-        uint32_t* const flags = fabric_->heaps[w.peer]->flags();
-        MK_RETURN_IF_ERROR(channel_->store_flag(flags + w.flag, w.value));
+        MK_RETURN_IF_ERROR(channel_->store_flag(fabric_->heaps[w.peer]->flag(w.flag), w.value));
       } else {
         const Piece piece = flight.pieces[piece_idx];
         if (piece.begin < piece.end) {

@@ -19,8 +19,9 @@ Status refuse(const std::string& what, int64_t value, const std::string& allowed
   return Status(Code::kInvalidArgument, what + " = " + std::to_string(value) + ": " + allowed);
 }
 
-/// Rows, columns and depth are counted with 31 bits on the device; offsets with 64.
-constexpr int64_t kMaxExtent = INT32_MAX / 2;
+/// Rows, columns and depth, rounded up to tiles, are counted with 31 bits on the device; offsets
+/// with 64.
+constexpr int64_t kMaxExtent = int64_t{1} << 30;
 
 Status check_shape(const AllGatherGemmShape& s) {
   const std::string most = " to " + std::to_string(kMaxExtent) + " is allowed";
@@ -95,16 +96,15 @@ class AllGatherGemm::Impl {
     op.c = static_cast<char*>(c.data);
     op.c_pitch = pitch_of(c);
     MK_RETURN_IF_ERROR(rank_->machine().launch(op, stream));
-    ++num_runs_;
+    has_run_ = true;
     return Status::ok();
   }
 
   Result<Matrix> gathered_a() const {
     if (!shape_.gather_a)
       return Status(Code::kInvalidArgument, "gathered_a: the plan was made without gather_a");
-    if (num_runs_ == 0) return Status(Code::kInvalidArgument, "gathered_a: no run yet");
-    const uint32_t epoch = first_epoch_ + num_runs_;
-    return Matrix{region().data + work_.slot_offset(epoch, 0), shape_.m, shape_.k,
+    if (!has_run_) return Status(Code::kInvalidArgument, "gathered_a: no run yet");
+    return Matrix{region().data, shape_.m, shape_.k,
                   static_cast<int64_t>(work_.slot_pitch / kElementBytes)};
   }
 
@@ -177,12 +177,15 @@ class AllGatherGemm::Impl {
     const bool uses_slots = work_.tasks.size() > 0;
     work_.slot_bytes =
         uses_slots ? round_up<uint64_t>(static_cast<uint64_t>(shape_.m) * work_.slot_pitch, 256) : 0;
-    work_.flags = {0, cluster.shape().world(), work_.tasks.chunks.max_chunks()};
+    // What is lent to the caller has one place, so that a replayed graph finds it there too.
+    work_.lends_slot = shape_.gather_a;
+    work_.flags = {0, cluster.shape().world(), shape_.gather_a ? 1 : kMaxSlots,
+                   work_.tasks.chunks.max_chunks()};
     if (work_.flags.size() > kMaxFlags)
       return refuse("flags", static_cast<int64_t>(work_.flags.size()),
                     "at most " + std::to_string(kMaxFlags) + ": choose a larger chunk_rows");
     auto space =
-        cluster.join_plan(rank, signature_of(shape_, tuning), kNumSlots * work_.slot_bytes,
+        cluster.join_plan(rank, signature_of(shape_, tuning), work_.flags.slots * work_.slot_bytes,
                           static_cast<uint32_t>(work_.flags.size()));
     if (!space) return space.status();
     space_ = std::move(space.value());
@@ -195,7 +198,6 @@ class AllGatherGemm::Impl {
     work_.state = mine.state;
     work_.queue = cluster.queue(rank);
     work_.dog = cluster.watchdog(rank);
-    first_epoch_ = space_->first_epoch;
     return Status::ok();
   }
 
@@ -203,8 +205,7 @@ class AllGatherGemm::Impl {
   AllGatherGemmShape shape_;
   std::shared_ptr<detail::PlanSpace> space_;
   AllGatherGemmWork work_;  // all but the operands
-  uint32_t first_epoch_ = 0;
-  uint32_t num_runs_ = 0;
+  bool has_run_ = false;
 };
 
 AllGatherGemm::AllGatherGemm(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

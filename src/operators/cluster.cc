@@ -158,18 +158,19 @@ Status Cluster::status() const {
 Result<std::shared_ptr<PlanSpace>> Cluster::join_plan(uint32_t rank, const std::string& signature,
                                                       uint64_t bytes, uint32_t flags) {
   MK_RETURN_IF_ERROR(status());
+  std::shared_ptr<PlanSpace> space;  // outlives the lock: retiring one takes it
   const std::lock_guard lock(mutex_);
   const uint64_t number = parts_[rank].num_plans;
   if (number == plans_.size()) {
-    auto space = std::make_shared<PlanSpace>(*this, signature);
+    space = std::make_shared<PlanSpace>(*this, signature);
     space->first_epoch = next_first_epoch_;
     space->ranks.resize(shape_.world());
     for (uint32_t r = 0; r < shape_.world(); ++r)
       MK_RETURN_IF_ERROR(fill_plan_rank(*space, r, bytes, flags));
     for (uint32_t r = 0; r < shape_.world(); ++r) MK_RETURN_IF_ERROR(link_plan_rank(*space, r));
-    plans_.push_back(std::move(space));
+    plans_.push_back(space);
   }
-  std::shared_ptr<PlanSpace> space = plans_[number];
+  space = plans_[number];
   if (space->signature != signature)
     return Status(Code::kInvalidArgument,
                   "rank " + std::to_string(rank) + " makes plan " + std::to_string(number) +
@@ -210,7 +211,7 @@ Status Cluster::link_plan_rank(PlanSpace& space, uint32_t rank) {
   for (uint32_t step = 0; step < shape_.gpus; ++step) {
     const uint32_t peer = shape_.rank(shape_.node_of(rank), step);
     slots.push_back(space.ranks[peer].region->data);
-    flags.push_back(parts_[peer].heap->flags());
+    flags.push_back(parts_[peer].heap->flag_region());
   }
   PlanRank& mine = space.ranks[rank];
   auto slot_table = memory.allocate(slots.size() * sizeof(char*));

@@ -16,6 +16,7 @@
 
 #include "command/queue.h"
 #include "control/fixed_split.h"
+#include "core/flag_word.h"
 #include "core/watchdog.h"
 #include "protocol/launch_state.h"
 #include "protocol/slot_flags.h"
@@ -34,13 +35,15 @@ struct AllGatherGemmWork {
   FixedSplit split;
   uint32_t num_blocks = 0;
 
-  // Work space: the gathered A, kNumSlots times [m, k].
+  // Work space: the gathered A, flags.slots times [m, k].
   char* own_slots = nullptr;
   char* const* peer_slots = nullptr;      // by gpu index in the node; own ones too
   uint32_t* const* peer_flags = nullptr;  // by gpu index in the node
   uint64_t network_address = 0;           // of the slots, the same number on every rank
   uint64_t slot_bytes = 0;
   uint64_t slot_pitch = 0;
+
+  bool lends_slot = false;  // the caller reads the gathered A until the next launch
 
   LaunchState* state = nullptr;
   CommandQueue queue;
@@ -62,14 +65,14 @@ struct AllGatherGemmWork {
   MK_HD uint64_t row_bytes() const { return uint64_t{k} * kElementBytes; }
 
   MK_HD uint64_t slot_offset(uint32_t epoch, uint64_t row) const {
-    return slot_of(epoch) * slot_bytes + row * slot_pitch;
+    return flags.slot_of(epoch) * slot_bytes + row * slot_pitch;
   }
   MK_HD char* slot_row(uint32_t local_rank, uint32_t epoch, uint64_t row) const {
     return peer_slots[cluster().gpu_of(local_rank)] + slot_offset(epoch, row);
   }
   /// A flag of a rank of this node.
   MK_HD uint32_t* flag(uint32_t local_rank, uint32_t index) const {
-    return peer_flags[cluster().gpu_of(local_rank)] + index;
+    return flag_word(peer_flags[cluster().gpu_of(local_rank)], index);
   }
   /// Own rows are computed from the caller's A as it is; all others from the work space.
   MK_HD bool in_place(uint32_t slice) const { return slice == rank(); }
@@ -87,7 +90,7 @@ MK_HD bool await_flag(const AllGatherGemmWork& op, uint32_t flag, uint32_t want,
 
 MK_HD bool await_chunk(const AllGatherGemmWork& op, uint32_t epoch, uint32_t slice, uint32_t chunk,
                        Tally& tally) {
-  const uint32_t flag = op.flags.arrived(slot_of(epoch), slice, chunk);
+  const uint32_t flag = op.flags.arrived(op.flags.slot_of(epoch), slice, chunk);
   return await_flag(op, flag, epoch, {Place::kChunkArrived, slice, chunk}, tally);
 }
 
@@ -105,8 +108,8 @@ MK_HD bool for_each_peer(const ClusterShape& cluster, uint32_t rank, Visit&& vis
 /// a write, at this rank.
 MK_HD bool await_slot_free(const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
   return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
-    return await_flag(op, op.flags.credit(peer), credit_needed(epoch),
-                      {Place::kSlotFree, peer, slot_of(epoch)}, tally);
+    return await_flag(op, op.flags.credit(peer), op.flags.credit_needed(epoch),
+                      {Place::kSlotFree, peer, op.flags.slot_of(epoch)}, tally);
   });
 }
 
@@ -128,7 +131,7 @@ MK_HD void copy_chunk(Block& block, const AllGatherGemmWork& op, uint32_t epoch,
   block.sync();
   if (!block.leader()) return;
   store_release<Scope::kSys>(
-      op.flag(t.dst, op.flags.arrived(slot_of(epoch), t.slice, t.chunk)), epoch);
+      op.flag(t.dst, op.flags.arrived(op.flags.slot_of(epoch), t.slice, t.chunk)), epoch);
   if (t.dst != op.rank()) tally.local_bytes += rows.count * op.row_bytes();
 }
 
@@ -140,7 +143,7 @@ MK_HD bool send_chunk(const AllGatherGemmWork& op, uint32_t epoch, const GatherT
   const auto bytes = static_cast<uint32_t>(rows.count * op.slot_pitch);
   tally.network_bytes += bytes;
   return op.queue.push({address, address, bytes, epoch,
-                        op.flags.arrived(slot_of(epoch), t.slice, t.chunk),
+                        op.flags.arrived(op.flags.slot_of(epoch), t.slice, t.chunk),
                         static_cast<uint16_t>(t.dst)},
                        op.dog);
 }
@@ -170,7 +173,7 @@ MK_HD void communicate(Block& block, const AllGatherGemmWork& op, uint32_t epoch
 MK_HD TileWork tile_work(const AllGatherGemmWork& op, uint32_t epoch, const GatherTile& tile) {
   const auto row = static_cast<uint32_t>(op.tiles.split.slice(tile.slice).begin) + tile.row;
   if (op.in_place(tile.slice)) return {kOwnRows, tile.row, row, tile.rows, tile.col};
-  return {kFirstSlot + slot_of(epoch), row, row, tile.rows, tile.col};
+  return {kFirstSlot + op.flags.slot_of(epoch), row, row, tile.rows, tile.col};
 }
 
 /// The feeding thread of a computing block: claims tiles, waits for their rows, hands them over.
@@ -197,15 +200,20 @@ MK_HD void multiply_tiles(Block& block) {
   while (block.take(&tile)) block.multiply(tile);
 }
 
-/// The last block to leave gives the peers credit, resets the tickets and advances the epoch.
-MK_HD void end_launch(const AllGatherGemmWork& op, uint32_t epoch) {
-  for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+/// Tells every peer that this rank is done with the slots of launches up to `epoch`.
+MK_HD bool give_credit(const AllGatherGemmWork& op, uint32_t epoch) {
+  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
     const uint32_t credit = op.flags.credit(op.rank());
     if (!op.cluster().same_node(op.rank(), peer))
       return op.queue.push({0, 0, 0, epoch, credit, static_cast<uint16_t>(peer)}, op.dog);
     store_release<Scope::kSys>(op.flag(peer, credit), epoch);
     return true;
   });
+}
+
+/// The last block to leave gives the slot back, resets the tickets and advances the epoch.
+MK_HD void end_launch(const AllGatherGemmWork& op, uint32_t epoch) {
+  if (!op.lends_slot) give_credit(op, epoch);
   LaunchState& s = *op.state;
   store_relaxed<Scope::kGpu>(&s.role_ticket, 0u);
   store_relaxed<Scope::kGpu>(&s.task_ticket, 0u);
@@ -225,6 +233,8 @@ MK_HD uint32_t running_epoch(const AllGatherGemmWork& op) {
 template <class Block>
 MK_HD void all_gather_gemm(Block& block, const AllGatherGemmWork& op) {
   const uint32_t role = block.broadcast(block.leader() ? draw(&op.state->role_ticket) : 0);
+  // That this launch runs says that the caller is done with what the last one lent.
+  if (op.lends_slot && role == 0 && block.leader()) give_credit(op, running_epoch(op) - 1);
   if (op.split.communicates(role)) {
     Tally tally;
     communicate(block, op, running_epoch(op), tally);

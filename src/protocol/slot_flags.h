@@ -6,9 +6,10 @@
 //       itself, the network); reader: the rank's blocks. Value: the epoch of the data. A word per
 //       slot, because launches e and e + 1 may both be on their way: a shared word at e + 1 would
 //       release a wait for e.
-//   credit(peer)  writer: the peer, as its launch e ends; reader: ranks that write to the peer.
-//       Value e: the peer reads nothing of launches up to e any more, and what was sent to it in
-//       them has arrived, so the sources are free too.
+//   credit(peer)  writer: the peer, as its launch e ends, or as launch e + 1 starts where the slot
+//       is handed to the caller in between; reader: ranks that write to the peer. Value e: the
+//       peer reads nothing of launches up to e any more, and what was sent to it in them has
+//       arrived, so the sources are free too.
 #pragma once
 #include <cstdint>
 
@@ -16,32 +17,29 @@
 
 namespace mkernel {
 
-/// Slots of work space: launch e uses slot e mod 2, so a rank can be a whole launch ahead of its
-/// peers before it has to wait for them. A power of two, so that the wrap of epochs keeps order.
-inline constexpr uint32_t kNumSlots = 2;
-
-MK_HD constexpr uint32_t slot_of(uint32_t epoch) { return epoch % kNumSlots; }
-
-/// Credit that a writer of launch `epoch` needs: the slot's earlier user has ended.
-MK_HD constexpr uint32_t credit_needed(uint32_t epoch) { return epoch - kNumSlots; }
-
-/// Flags are a line of L2 (32 words) apart: many blocks poll, and each line is in one slice.
-inline constexpr uint32_t kFlagStride = 32;
+/// The most slots of work space. A power of two, as every number of slots, so that the wrap of
+/// epochs keeps order.
+inline constexpr uint32_t kMaxSlots = 2;
 
 /// Flag indices, the same on every rank.
 struct SlotFlags {
   uint32_t first = 0;  // first flag of the plan
   uint32_t world = 1;
+  uint32_t slots = kMaxSlots;  // two: a rank can be a whole launch ahead before it has to wait
   uint32_t chunks = 0;  // per slice
 
+  MK_HD constexpr uint32_t slot_of(uint32_t epoch) const { return epoch & (slots - 1); }
+  /// Credit that a writer of launch `epoch` needs: the slot's earlier user is done with it.
+  MK_HD constexpr uint32_t credit_needed(uint32_t epoch) const { return epoch - slots; }
+
   MK_HD constexpr uint32_t arrived(uint32_t slot, uint32_t slice, uint32_t chunk) const {
-    return first + ((slot * world + slice) * chunks + chunk) * kFlagStride;
+    return first + (slot * world + slice) * chunks + chunk;
   }
   MK_HD constexpr uint32_t credit(uint32_t peer) const {
-    return first + (kNumSlots * world * chunks + peer) * kFlagStride;
+    return first + slots * world * chunks + peer;
   }
   MK_HD constexpr uint64_t size() const {
-    return (uint64_t{kNumSlots} * world * chunks + world) * kFlagStride;
+    return uint64_t{slots} * world * chunks + world;
   }
 };
 

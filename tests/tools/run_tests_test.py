@@ -19,6 +19,7 @@ no CUDA device
 [  SKIPPED ] A.B</system-out></testcase>
 <testcase name="ptx" status="notrun"><system-out>skipped: built without CUDA
 </system-out></testcase>
+<testcase name="ptx.roles" status="run"><system-out></system-out></testcase>
 </testsuite>"""
 
 
@@ -38,7 +39,7 @@ class RunTests(unittest.TestCase):
         self.assertEqual(len(self.short("simulation 1\n")), 1)
 
     def test_what_cannot_run_here_is_explained(self):
-        self.assertEqual(self.short("gpu 1\nptx 3\n"), [])
+        self.assertEqual(self.short("gpu 1\nptx 3\nptx.registers 1\n"), [])
         self.assertEqual(not_run(self.results), ["not run: gpu (1): no CUDA device",
                                                  "not run: ptx (1): built without CUDA"])
 

@@ -41,7 +41,7 @@ struct TestRanks {
   }
   uint64_t address() const { return regions[0]->address; }  // the same on every rank
   char* data(uint32_t rank) const { return regions[rank]->data; }
-  uint32_t* flag(uint32_t rank, uint32_t i) const { return heaps[rank]->flags() + i; }
+  uint32_t* flag(uint32_t rank, uint32_t i) const { return heaps[rank]->flag(i); }
 
   std::unique_ptr<DeviceMemory> memory = create_host_memory();
   std::vector<std::unique_ptr<SymmetricHeap>> heaps;

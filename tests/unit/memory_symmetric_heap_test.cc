@@ -159,11 +159,11 @@ TEST(SymmetricHeap, ReusedFlagsStartAtTheEpochOfTheirNewPlan) {
   const auto memory = create_host_memory();
   const auto heap = value_of(SymmetricHeap::create(*memory, 0, 0));
   FlagRangePtr range = value_of(heap->allocate_flags(3, 0));
-  store_relaxed<Scope::kSys>(heap->flags() + 1, 77u);
+  store_relaxed<Scope::kSys>(heap->flag(1), 77u);
   range.reset();
   range = value_of(heap->allocate_flags(3, 0xfffffff0));
   for (uint32_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(heap->flags()[range->first + i], 0xfffffff0u);
+    EXPECT_EQ(*heap->flag(range->first + i), 0xfffffff0u);
     EXPECT_EQ(heap->flag_shadow()[range->first + i], 0xfffffff0u);
   }
 }
@@ -176,7 +176,7 @@ TEST(SymmetricHeap, SignalSentAsSoonAsAFlagIsKnownIsNotErased) {
   std::thread peer([&] {
     for (uint32_t round = 1; round <= kRounds; ++round) {
       while (!reached(load_acquire<Scope::kSys>(&known), round)) std::this_thread::yield();
-      store_release<Scope::kSys>(heap->flags() + round - 1, round);
+      store_release<Scope::kSys>(heap->flag(round - 1), round);
     }
   });
   std::vector<FlagRangePtr> ranges;
@@ -186,7 +186,7 @@ TEST(SymmetricHeap, SignalSentAsSoonAsAFlagIsKnownIsNotErased) {
   }
   peer.join();
   for (uint32_t round = 1; round <= kRounds; ++round) {
-    ASSERT_EQ(heap->flags()[round - 1], round);
+    ASSERT_EQ(*heap->flag(round - 1), round);
   }
 }
 
