@@ -2,7 +2,8 @@
 """Checks who includes whom in src/ and include/, as docs/architecture.md says.
 
   core <- schedule, command, control <- protocol <- device, host <- operators <- apps
-  core <- memory, network <- proxy (also command) <- operators
+  core <- memory <- network <- proxy (also command) <- operators
+  memory <- device (what is common to all code that calls the CUDA run time)
 
 A layer includes only what stands to its left, as "layer/file.h". The layers up to protocol know no
 CUDA, so that the same code runs on the host machine. Applications and tests may include anything.
@@ -19,10 +20,10 @@ MAY_INCLUDE = {
     "command": ["core"],
     "control": ["core"],
     "protocol": SHARED,
-    "device": SHARED,
+    "device": [*SHARED, "memory"],
     "host": SHARED,
     "memory": ["core"],
-    "network": ["core"],
+    "network": ["core", "memory"],
     "proxy": ["core", "command", "memory", "network"],
     "operators": [*SHARED, "device", "host", "memory", "network", "proxy"],
 }

@@ -28,11 +28,19 @@ struct AllGatherGemmShape {
   bool gather_a = false;  // also hand out the gathered A
 };
 
+/// Who writes a rank's rows into the memory of the ranks of its node.
+enum class Push : uint8_t {
+  kAuto,    // the plan chooses
+  kBlocks,  // communicating blocks of the kernel
+  kEngine,  // copy engines, which cost no SM; one node, a GPU per rank, without gather_a
+};
+
 /// How to compute it. No choice changes results; 0 lets the plan choose.
 struct AllGatherGemmTuning {
   int blocks = 0;       // blocks (SMs) per rank
   int comm_blocks = 0;  // of these, blocks that move data before they compute
   int chunk_rows = 0;   // rows per message, rounded up to whole tiles
+  Push push = Push::kAuto;
 };
 
 /// c = (rows of A from all ranks) * b on every rank, where every rank has its own b.

@@ -21,7 +21,7 @@ struct LoopbackOptions {
   double link_us = 0;                       // latency in microseconds, >= 0
   LinkOrder order = LinkOrder::kInOrder;    // kReordered delivers like AWS SRD
   uint64_t seed = 1;                        // of the reordering
-  std::vector<int> stalled_ranks;           // their endpoints stand still for stall_us ...
+  std::vector<int> stalled_ranks = {};      // their endpoints stand still for stall_us ...
   double stall_us = 0;                      // ... before each launch's first message
   int64_t fail_after = -1;                  // the n-th write completes with an error; -1: never
 };

@@ -6,6 +6,7 @@
 
 #include "device/kernels/all_gather_gemm.h"
 #include "device/kernels/repack.h"
+#include "device/push_engine.h"
 #include "device/scratch_pool.h"
 #include "device/tensor_map.h"
 #include "memory/cuda_check.h"
@@ -103,15 +104,17 @@ Status load_kernels() {
   return Status::ok();
 }
 
-Status launch_on_cuda(const AllGatherGemmWork& op, const ScratchPool& pool, void* stream_handle) {
+Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                      const LaunchResources& resources, void* stream_handle) {
   auto* stream = static_cast<cudaStream_t>(stream_handle);
   const bool kn = op.b_layout == BLayout::kKN;
   const uint64_t n = op.tiles.cols;
   const uint64_t own_rows = op.tiles.split.slice(op.rank()).count;
   AlignedOperand a, b;
-  MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), pool, stream));
+  MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), resources.pool, stream));
   MK_RETURN_IF_ERROR(
-      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), pool, stream));
+      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch),
+                            resources.pool, stream));
   const auto sources = sources_of(op, a.view(), op.own_slots);
   auto arguments = make_gemm_arguments({.a = sources,
                                         .b = b.view(),
@@ -123,7 +126,13 @@ Status launch_on_cuda(const AllGatherGemmWork& op, const ScratchPool& pool, void
   work.a = static_cast<const char*>(a.view().data);
   work.a_pitch = static_cast<uint64_t>(a.view().ld) * kElementBytes;
   void* args[] = {&work, &arguments.value()};
-  return launch(instance_of(op.dtype, op.b_layout), op.num_blocks, stream, args);
+  const KernelInstance kernel = instance_of(op.dtype, op.b_layout);
+  if (pushes.empty()) return launch(kernel, op.num_blocks, stream, args);
+  // The kernel first: it has its own rows to start with while the pushes are still being enqueued.
+  MK_RETURN_IF_ERROR(resources.engine.fork(stream));
+  MK_RETURN_IF_ERROR(launch(kernel, op.num_blocks, stream, args));
+  MK_RETURN_IF_ERROR(resources.engine.push(work, pushes));
+  return resources.engine.join(stream);
 }
 
 }  // namespace mkernel

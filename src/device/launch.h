@@ -1,14 +1,23 @@
 // Launches on GPUs. For g++: no CUDA type appears here.
 #pragma once
 #include <cstdint>
+#include <span>
 
 #include <mkernel/status.h>
 
 #include "protocol/all_gather_gemm.h"
+#include "protocol/engine_push.h"
 
 namespace mkernel {
 
+class PushEngine;
 class ScratchPool;
+
+/// What a rank's launches use on its device.
+struct LaunchResources {
+  const ScratchPool& pool;
+  PushEngine& engine;
+};
 
 /// The output tiles that the kernels compute, and how their blocks come.
 struct KernelShape {
@@ -24,7 +33,9 @@ KernelShape kernel_shape();
 Status load_kernels();
 
 /// Enqueues one launch on the current device. Operands that the copy engines of an SM cannot
-/// address (base or pitch not a multiple of 16 bytes) are repacked before it, in memory from `pool`.
-Status launch_on_cuda(const AllGatherGemmWork& op, const ScratchPool& pool, void* stream);
+/// address (base or pitch not a multiple of 16 bytes) are repacked before it, in scratch memory.
+/// Pushes run beside the kernel; the stream waits for both.
+Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                      const LaunchResources& resources, void* stream);
 
 }  // namespace mkernel

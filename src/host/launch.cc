@@ -1,5 +1,6 @@
 #include "host/launch.h"
 
+#include <cstring>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -43,11 +44,22 @@ void run_blocks(uint32_t num_blocks, const HostGemm& gemm, Body&& body) {
   }
 }  // jthread joins
 
+/// The copy engine.
+void push_all(const AllGatherGemmWork& op, const std::vector<EnginePush>& pushes) {
+  for (const EnginePush& p : pushes) {
+    for (uint64_t i = 0; i < p.rows; ++i)
+      std::memcpy(p.dst + i * op.slot_pitch, op.a + (p.begin + i) * op.a_pitch, op.row_bytes());
+    store_release<Scope::kSys>(p.flag, load_acquire<Scope::kSys>(&op.state->epoch));
+  }
+}
+
 }  // namespace
 
-void launch_on_host(const AllGatherGemmWork& op, HostStream& stream) {
-  stream.enqueue([op] {
+void launch_on_host(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                    HostStream& stream) {
+  stream.enqueue([op, pushes = std::vector(pushes.begin(), pushes.end())] {
     const HostGemm gemm = gemm_of(op);
+    const std::jthread engine([&] { push_all(op, pushes); });
     run_blocks(op.num_blocks, gemm, [&](HostBlock& block) { all_gather_gemm(block, op); });
   });
 }

@@ -1,11 +1,15 @@
 // Launches of the host machine, one function per operator.
 #pragma once
+#include <span>
+
 #include "host/host_stream.h"
 #include "protocol/all_gather_gemm.h"
+#include "protocol/engine_push.h"
 
 namespace mkernel {
 
-/// Enqueues one launch: op.num_blocks blocks of two threads each.
-void launch_on_host(const AllGatherGemmWork& op, HostStream& stream);
+/// Enqueues one launch: op.num_blocks blocks of two threads each, and one thread for the pushes.
+void launch_on_host(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                    HostStream& stream);
 
 }  // namespace mkernel

@@ -11,7 +11,8 @@ namespace {
 std::string signature_of(const AllGatherGemmShape& s, const AllGatherGemmTuning& t) {
   std::ostringstream out;
   out << "ag-gemm m " << s.m << " k " << s.k << (s.dtype == DType::kBf16 ? " bf16" : " fp16")
-      << (s.gather_a ? " gather_a" : "") << " chunk_rows " << t.chunk_rows;
+      << (s.gather_a ? " gather_a" : "") << " chunk_rows " << t.chunk_rows << " push "
+      << static_cast<int>(t.push);
   return out.str();
 }
 
@@ -57,6 +58,13 @@ Status check_view(const char* name, const Matrix& view, int64_t rows, int64_t co
   return Status::ok();
 }
 
+/// Each copy costs an engine some 2 us to start (H200: 8 MiB take 25 us), and the host two calls; on
+/// the other hand the first tiles should not wait for much of a slice.
+uint64_t engine_chunk_bytes(uint64_t slice_bytes) {
+  constexpr uint64_t kChunksPerSlice = 8;
+  return std::clamp<uint64_t>(slice_bytes / kChunksPerSlice, 1 << 20, 8 << 20);
+}
+
 uint64_t pitch_of(const Matrix& m) { return static_cast<uint64_t>(m.ld) * kElementBytes; }
 
 }  // namespace
@@ -76,6 +84,7 @@ class AllGatherGemm::Impl {
     const MachineShape machine = rank_->machine().shape();
     MK_RETURN_IF_ERROR(check_shape(shape_));
     MK_RETURN_IF_ERROR(check_tuning(tuning, machine));
+    MK_RETURN_IF_ERROR(choose_push(tuning, machine));
     choose_schedule(tuning, machine);
     choose_blocks(tuning, machine);
     MK_RETURN_IF_ERROR(check_sizes());
@@ -95,7 +104,7 @@ class AllGatherGemm::Impl {
     op.b_pitch = pitch_of(b);
     op.c = static_cast<char*>(c.data);
     op.c_pitch = pitch_of(c);
-    MK_RETURN_IF_ERROR(rank_->machine().launch(op, stream));
+    MK_RETURN_IF_ERROR(rank_->machine().launch(op, pushes_, stream));
     has_run_ = true;
     return Status::ok();
   }
@@ -114,6 +123,7 @@ class AllGatherGemm::Impl {
         << ", tiles " << work_.tiles.tile_m << "x" << work_.tiles.tile_n << " in bands of "
         << work_.tiles.band << ", chunks of " << work_.tasks.chunks.chunk_rows << " rows = "
         << work_.tasks.chunks.chunk_rows * work_.slot_pitch << " bytes, "
+        << (work_.tasks.engine_pushes ? "pushed by copy engines" : "pushed by blocks") << ", "
         << (work_.tasks.stage_own ? "own rows staged" : "own rows in place") << ", work space "
         << workspace_bytes() << " bytes";
     return out.str();
@@ -127,6 +137,16 @@ class AllGatherGemm::Impl {
     return static_cast<int64_t>(work_.tiles.split.slice(rank_->rank()).count);
   }
 
+  Status choose_push(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
+    const ClusterShape cluster = rank_->cluster().shape();
+    const bool can = machine.copy_engines && cluster.nodes == 1 && !shape_.gather_a;
+    if (tuning.push == Push::kEngine && !can)
+      return Status(Code::kUnsupported,
+                    "push = engine: needs one node, a GPU per rank with direct links, and no gather_a");
+    uses_engines_ = can && cluster.gpus > 1 && tuning.push != Push::kBlocks;
+    return Status::ok();
+  }
+
   void choose_schedule(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
     const ClusterShape cluster = rank_->cluster().shape();
     const RowSplit split{static_cast<uint64_t>(shape_.m), cluster.world()};
@@ -136,9 +156,11 @@ class AllGatherGemm::Impl {
     // 16 bytes are what bulk copies and tensor maps can address.
     work_.slot_pitch = round_up<uint64_t>(work_.row_bytes(), 16);
     // A tile waits for one flag only: chunks are whole tiles.
-    const uint64_t wanted = tuning.chunk_rows != 0
-                                ? static_cast<uint64_t>(tuning.chunk_rows)
-                                : ceil_div(machine.chunk_bytes, work_.slot_pitch);
+    const uint64_t slice_bytes = split.largest() * work_.slot_pitch;
+    const uint64_t chunk_bytes =
+        uses_engines_ ? engine_chunk_bytes(slice_bytes) : machine.chunk_bytes;
+    const uint64_t wanted = tuning.chunk_rows != 0 ? static_cast<uint64_t>(tuning.chunk_rows)
+                                                   : ceil_div(chunk_bytes, work_.slot_pitch);
     const uint64_t most = round_up<uint64_t>(std::max<uint64_t>(split.largest(), 1), machine.tile_m);
     const auto chunk_rows = static_cast<uint32_t>(
         std::min<uint64_t>(round_up<uint64_t>(wanted, machine.tile_m), most));
@@ -146,7 +168,8 @@ class AllGatherGemm::Impl {
                    machine.tile_m, machine.tile_n, machine.band};
     // The network reads from work space; so does who asks for the gathered A.
     const bool stage_own = cluster.nodes > 1 || shape_.gather_a;
-    work_.tasks = {cluster, {split, chunk_rows}, rank_->rank(), stage_own};
+    work_.tasks = {cluster, {split, chunk_rows}, rank_->rank(), stage_own, uses_engines_};
+    work_.ends_together = uses_engines_;
   }
 
   void choose_blocks(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
@@ -174,12 +197,13 @@ class AllGatherGemm::Impl {
   Status claim_work_space(const AllGatherGemmTuning& tuning) {
     const uint32_t rank = rank_->rank();
     detail::Cluster& cluster = rank_->cluster();
-    const bool uses_slots = work_.tasks.size() > 0;
+    const bool uses_slots = work_.tasks.size() > 0 || uses_engines_;
     work_.slot_bytes =
         uses_slots ? round_up<uint64_t>(static_cast<uint64_t>(shape_.m) * work_.slot_pitch, 256) : 0;
-    // What is lent to the caller has one place, so that a replayed graph finds it there too.
+    // What is lent to the caller has one place, and so has what copy engines write: a captured
+    // launch that is replayed finds it there.
     work_.lends_slot = shape_.gather_a;
-    work_.flags = {0, cluster.shape().world(), shape_.gather_a ? 1 : kMaxSlots,
+    work_.flags = {0, cluster.shape().world(), shape_.gather_a || uses_engines_ ? 1 : kMaxSlots,
                    work_.tasks.chunks.max_chunks()};
     if (work_.flags.size() > kMaxFlags)
       return refuse("flags", static_cast<int64_t>(work_.flags.size()),
@@ -196,6 +220,10 @@ class AllGatherGemm::Impl {
     work_.peer_flags = mine.peer_flags;
     work_.network_address = mine.region->address;
     work_.state = mine.state;
+    if (uses_engines_) {
+      pushes_ = engine_pushes(work_, mine.host_slots.data(), mine.host_flags.data());
+      for (const EnginePush& p : pushes_) work_.engine_bytes += p.rows * work_.row_bytes();
+    }
     work_.queue = cluster.queue(rank);
     work_.dog = cluster.watchdog(rank);
     return Status::ok();
@@ -205,6 +233,8 @@ class AllGatherGemm::Impl {
   AllGatherGemmShape shape_;
   std::shared_ptr<detail::PlanSpace> space_;
   AllGatherGemmWork work_;  // all but the operands
+  bool uses_engines_ = false;
+  std::vector<EnginePush> pushes_;
   bool has_run_ = false;
 };
 

@@ -198,7 +198,7 @@ Status Cluster::fill_plan_rank(PlanSpace& space, uint32_t rank, uint64_t bytes, 
   if (!state) return state.status();
   mine.state = static_cast<LaunchState*>(*state);
   LaunchState fresh;
-  fresh.epoch = space.first_epoch;
+  fresh.epoch = space.first_epoch + 1;
   MK_RETURN_IF_ERROR(parts.machine->memory().upload(mine.state, &fresh, sizeof fresh));
   parts.states.push_back(mine.state);
   return Status::ok();
@@ -206,22 +206,21 @@ Status Cluster::fill_plan_rank(PlanSpace& space, uint32_t rank, uint64_t bytes, 
 
 Status Cluster::link_plan_rank(PlanSpace& space, uint32_t rank) {
   DeviceMemory& memory = parts_[rank].machine->memory();
-  std::vector<char*> slots;
-  std::vector<uint32_t*> flags;
-  for (uint32_t step = 0; step < shape_.gpus; ++step) {
-    const uint32_t peer = shape_.rank(shape_.node_of(rank), step);
-    slots.push_back(space.ranks[peer].region->data);
-    flags.push_back(parts_[peer].heap->flag_region());
-  }
   PlanRank& mine = space.ranks[rank];
-  auto slot_table = memory.allocate(slots.size() * sizeof(char*));
-  if (!slot_table) return slot_table.status();
-  mine.peer_slots = static_cast<char**>(*slot_table);
-  auto flag_table = memory.allocate(flags.size() * sizeof(uint32_t*));
-  if (!flag_table) return flag_table.status();
-  mine.peer_flags = static_cast<uint32_t**>(*flag_table);
-  MK_RETURN_IF_ERROR(memory.upload(mine.peer_slots, slots.data(), slots.size() * sizeof(char*)));
-  return memory.upload(mine.peer_flags, flags.data(), flags.size() * sizeof(uint32_t*));
+  for (uint32_t gpu = 0; gpu < shape_.gpus; ++gpu) {
+    const uint32_t peer = shape_.rank(shape_.node_of(rank), gpu);
+    mine.host_slots.push_back(space.ranks[peer].region->data);
+    mine.host_flags.push_back(parts_[peer].heap->flag_region());
+  }
+  const uint64_t table_bytes = shape_.gpus * sizeof(void*);
+  auto slots = memory.allocate(table_bytes);
+  if (!slots) return slots.status();
+  mine.peer_slots = static_cast<char**>(*slots);
+  auto flags = memory.allocate(table_bytes);
+  if (!flags) return flags.status();
+  mine.peer_flags = static_cast<uint32_t**>(*flags);
+  MK_RETURN_IF_ERROR(memory.upload(mine.peer_slots, mine.host_slots.data(), table_bytes));
+  return memory.upload(mine.peer_flags, mine.host_flags.data(), table_bytes);
 }
 
 void Cluster::drain(uint32_t rank) {
@@ -246,7 +245,7 @@ void Cluster::retire(PlanSpace& space) {
     DeviceMemory& memory = parts.machine->memory();
     LaunchState s;
     if (mine.state != nullptr && memory.download(&s, mine.state, sizeof s)) {
-      if (reached(s.epoch, next_first_epoch_)) next_first_epoch_ = s.epoch;
+      if (reached(s.epoch - 1, next_first_epoch_)) next_first_epoch_ = s.epoch - 1;
       add_to(parts.totals, s);
     }
     std::erase(parts.states, mine.state);

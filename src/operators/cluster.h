@@ -27,6 +27,8 @@ struct PlanRank {
   LaunchState* state = nullptr;
   char** peer_slots = nullptr;      // table of the node's regions, by gpu index
   uint32_t** peer_flags = nullptr;  // table of the node's flag regions
+  std::vector<char*> host_slots;    // the same tables, for the host
+  std::vector<uint32_t*> host_flags;
 };
 
 class Cluster;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "device/launch.h"
+#include "device/push_engine.h"
 #include "device/scratch_pool.h"
 #include "memory/cuda_check.h"
 #include "memory/cuda_memory.h"
@@ -31,11 +32,13 @@ struct SharedDevice {
   uint32_t blocks_per_rank;
   std::unique_ptr<DeviceMemory> memory;
   std::unique_ptr<ScratchPool> pool;
+  bool has_peers_only;  // one rank per GPU: a copy within a GPU would need SMs that the kernel has
 };
 
 class CudaMachine : public Machine {
  public:
-  explicit CudaMachine(std::shared_ptr<SharedDevice> on) : on_(std::move(on)) {}
+  CudaMachine(std::shared_ptr<SharedDevice> on, std::unique_ptr<PushEngine> engine)
+      : on_(std::move(on)), engine_(std::move(engine)) {}
 
   MachineShape shape() const override {
     const KernelShape kernel = kernel_shape();
@@ -46,7 +49,8 @@ class CudaMachine : public Machine {
             .tile_m = kernel.tile_m,
             .tile_n = kernel.tile_n,
             .band = kBandRows / kernel.tile_m,
-            .chunk_bytes = 256 << 10};
+            .chunk_bytes = 256 << 10,
+            .copy_engines = on_->has_peers_only};
   }
   DeviceMemory& memory() override { return *on_->memory; }
 
@@ -61,10 +65,11 @@ class CudaMachine : public Machine {
     MK_CUDA_CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
     return Status::ok();
   }
-  Status launch(const AllGatherGemmWork& op, StreamHandle stream) override {
+  Status launch(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                StreamHandle stream) override {
     const DeviceScope scope(on_->device);
     MK_CUDA_CHECK(scope.entered());
-    return launch_on_cuda(op, *on_->pool, stream);
+    return launch_on_cuda(op, pushes, {*on_->pool, *engine_}, stream);
   }
 
  private:
@@ -72,6 +77,7 @@ class CudaMachine : public Machine {
   static constexpr uint32_t kBandRows = 2048;
 
   std::shared_ptr<SharedDevice> on_;
+  std::unique_ptr<PushEngine> engine_;
 };
 
 /// Blocks for each of `num_ranks` ranks on a GPU.
@@ -93,6 +99,19 @@ Result<uint32_t> blocks_per_rank(int device, int num_ranks) {
   return static_cast<uint32_t>(properties.multiProcessorCount / num_ranks / cluster * cluster);
 }
 
+/// Ranks of a node write into each other's memory, so all GPUs must reach each other.
+Status check_peers(int devices) {
+  for (int device = 0; device < devices; ++device)
+    for (int peer = 0; peer < devices; ++peer) {
+      int reachable = 1;
+      if (peer != device) MK_CUDA_CHECK(cudaDeviceCanAccessPeer(&reachable, device, peer));
+      if (reachable == 0)
+        return Status(Code::kUnavailable, "GPU " + std::to_string(device) +
+                                              " has no peer access to GPU " + std::to_string(peer));
+    }
+  return Status::ok();
+}
+
 /// Machines for `num_ranks` ranks that share a GPU.
 Result<Machines> create_on_device(int device, int num_ranks) {
   const DeviceScope scope(device);
@@ -105,9 +124,14 @@ Result<Machines> create_on_device(int device, int num_ranks) {
   auto pool = ScratchPool::create();
   if (!pool) return pool.status();
   const auto shared = std::make_shared<SharedDevice>(
-      SharedDevice{device, *blocks, std::move(memory.value()), std::move(pool.value())});
+      SharedDevice{device, *blocks, std::move(memory.value()), std::move(pool.value()),
+                   num_ranks == 1});
   Machines machines;
-  for (int i = 0; i < num_ranks; ++i) machines.push_back(std::make_unique<CudaMachine>(shared));
+  for (int i = 0; i < num_ranks; ++i) {
+    auto engine = PushEngine::create();
+    if (!engine) return engine.status();
+    machines.push_back(std::make_unique<CudaMachine>(shared, std::move(engine.value())));
+  }
   return machines;
 }
 
@@ -116,6 +140,7 @@ Result<Machines> create_on_device(int device, int num_ranks) {
 Result<Machines> create_cuda_machines(int num_ranks) {
   const int devices = num_cuda_devices();
   if (devices == 0) return Status(Code::kUnavailable, "device = cuda: no GPU on this machine");
+  MK_RETURN_IF_ERROR(check_peers(std::min(devices, num_ranks)));
   Machines machines(static_cast<size_t>(num_ranks));
   for (int device = 0; device < std::min(devices, num_ranks); ++device) {
     auto here = create_on_device(device, (num_ranks - device + devices - 1) / devices);

@@ -25,7 +25,8 @@ class HostMachine : public Machine {
             .tile_m = 16,
             .tile_n = 32,
             .band = 4,
-            .chunk_bytes = 16 << 10};
+            .chunk_bytes = 16 << 10,
+            .copy_engines = true};
   }
   DeviceMemory& memory() override { return *memory_; }
   Result<std::unique_ptr<detail::StreamImpl>> create_stream() override {
@@ -35,8 +36,9 @@ class HostMachine : public Machine {
     stream_of(stream).synchronize();
     return Status::ok();
   }
-  Status launch(const AllGatherGemmWork& op, StreamHandle stream) override {
-    launch_on_host(op, stream_of(stream));
+  Status launch(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                StreamHandle stream) override {
+    launch_on_host(op, pushes, stream_of(stream));
     return Status::ok();
   }
 

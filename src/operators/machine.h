@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <mkernel/context.h>
@@ -11,6 +12,7 @@
 
 #include "memory/device_memory.h"
 #include "protocol/all_gather_gemm.h"
+#include "protocol/engine_push.h"
 
 namespace mkernel {
 
@@ -32,6 +34,7 @@ struct MachineShape {
   uint32_t tile_n;
   uint32_t band;         // tile rows per band of the tile order
   uint64_t chunk_bytes;  // a good size of one message
+  bool copy_engines;     // can push to local peers beside the kernel
 };
 
 class Machine {
@@ -41,8 +44,9 @@ class Machine {
   virtual DeviceMemory& memory() = 0;
   virtual Result<std::unique_ptr<detail::StreamImpl>> create_stream() = 0;
   virtual Status synchronize(StreamHandle stream) = 0;
-  /// Enqueues one launch. The machine fills in nothing of `op`; its blocks get it by value.
-  virtual Status launch(const AllGatherGemmWork& op, StreamHandle stream) = 0;
+  /// Enqueues one launch: its blocks, and beside them the pushes. It ends when both are done.
+  virtual Status launch(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
+                        StreamHandle stream) = 0;
 };
 
 using Machines = std::vector<std::unique_ptr<Machine>>;

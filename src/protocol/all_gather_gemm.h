@@ -43,7 +43,9 @@ struct AllGatherGemmWork {
   uint64_t slot_bytes = 0;
   uint64_t slot_pitch = 0;
 
-  bool lends_slot = false;  // the caller reads the gathered A until the next launch
+  bool lends_slot = false;     // the caller reads the gathered A until the next launch
+  bool ends_together = false;  // the launch ends when all peers are done with it
+  uint64_t engine_bytes = 0;   // that copy engines write to local peers in a launch
 
   LaunchState* state = nullptr;
   CommandQueue queue;
@@ -104,11 +106,11 @@ MK_HD bool for_each_peer(const ClusterShape& cluster, uint32_t rank, Visit&& vis
   return true;
 }
 
-/// Waits until nobody uses this launch's slot any more, neither at the peers nor, as the source of
-/// a write, at this rank.
-MK_HD bool await_slot_free(const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
+/// Waits until every peer is done with the slots of launches up to `epoch`: nobody uses them any
+/// more, neither at the peers nor, as the source of a write, at this rank.
+MK_HD bool await_credit(const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
   return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
-    return await_flag(op, op.flags.credit(peer), op.flags.credit_needed(epoch),
+    return await_flag(op, op.flags.credit(peer), epoch,
                       {Place::kSlotFree, peer, op.flags.slot_of(epoch)}, tally);
   });
 }
@@ -151,7 +153,8 @@ MK_HD bool send_chunk(const AllGatherGemmWork& op, uint32_t epoch, const GatherT
 /// A communicating block: claims tasks in order until there are none.
 template <class Block>
 MK_HD void communicate(Block& block, const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
-  if (!block.all(!block.leader() || await_slot_free(op, epoch, tally))) return;
+  if (!block.all(!block.leader() || await_credit(op, op.flags.credit_needed(epoch), tally)))
+    return;
   for (;;) {
     const uint32_t i = block.broadcast(block.leader() ? draw(&op.state->task_ticket) : 0);
     if (i >= op.tasks.size()) return;
@@ -212,21 +215,27 @@ MK_HD bool give_credit(const AllGatherGemmWork& op, uint32_t epoch) {
 }
 
 /// The last block to leave gives the slot back, resets the tickets and advances the epoch.
+/// Where copy engines push, it waits for the peers' credit first: then they have all that was
+/// pushed to them, so the engines have read the epoch, and the next launch's may overwrite.
 MK_HD void end_launch(const AllGatherGemmWork& op, uint32_t epoch) {
   if (!op.lends_slot) give_credit(op, epoch);
+  Tally tally;
+  tally.local_bytes = op.engine_bytes;
+  if (op.ends_together) await_credit(op, epoch, tally);
+  add_tally(op.state, tally);
   LaunchState& s = *op.state;
   store_relaxed<Scope::kGpu>(&s.role_ticket, 0u);
   store_relaxed<Scope::kGpu>(&s.task_ticket, 0u);
   store_relaxed<Scope::kGpu>(&s.tile_ticket, 0u);
   store_relaxed<Scope::kGpu>(&s.left, 0u);
   ++s.launches;
-  store_release<Scope::kGpu>(&s.epoch, epoch);
+  store_release<Scope::kSys>(&s.epoch, epoch + 1);
 }
 
 /// The number of the running launch. Each role reads it for itself: held across the main loop, it
 /// would cost a register that the accumulators need.
 MK_HD uint32_t running_epoch(const AllGatherGemmWork& op) {
-  return load_acquire<Scope::kGpu>(&op.state->epoch) + 1;
+  return load_acquire<Scope::kGpu>(&op.state->epoch);
 }
 
 /// One block of one launch, from start to end.

@@ -1,5 +1,5 @@
 // The words of a plan that outlive a launch and that its blocks share, on one rank.
-// The device owns the epoch: a launch is number epoch + 1, and the last block to leave says so.
+// The device owns the epoch: the number of a launch. The last block to leave advances it.
 #pragma once
 #include <cstdint>
 
@@ -8,11 +8,11 @@
 
 namespace mkernel {
 
-/// Writers and readers: blocks of the rank's own launches (gpu scope); the host reads `epoch` and
-/// the totals between launches. Tickets and `left` are zero between launches: the last block to
+/// Writers and readers: blocks of the rank's own launches (gpu scope); the host reads the epoch
+/// and the totals between launches, a copy engine the epoch during one. Tickets and `left` are zero between launches: the last block to
 /// leave resets them while nobody else runs.
 struct LaunchState {
-  uint32_t epoch = 0;        // of the latest complete launch; grows, wraps
+  uint32_t epoch = 0;        // of the launch that runs or, between launches, comes; grows, wraps
   uint32_t role_ticket = 0;  // blocks started
   uint32_t task_ticket = 0;  // communication tasks claimed
   uint32_t tile_ticket = 0;  // tiles claimed

@@ -30,10 +30,19 @@ struct GatherTasks {
   ClusterShape cluster;
   ChunkMap chunks;
   uint32_t rank = 0;
-  bool stage_own = false;  // own rows are copied into the own work space too
+  bool stage_own = false;     // own rows are copied into the own work space too
+  bool engine_pushes = false;  // own rows go to local peers by copy engine, not by tasks
 
   MK_HD constexpr uint32_t size() const {
-    return num_stage() + num_send() + num_push() + num_forward();
+    return num_stage() + num_send() + (engine_pushes ? 0 : num_pushes()) + num_forward();
+  }
+
+  /// The copies of own rows to local peers, in the order in which they are wanted.
+  MK_HD constexpr uint32_t num_pushes() const { return chunks.max_chunks() * (cluster.gpus - 1); }
+  MK_HD constexpr GatherTask push(uint32_t i) const {
+    const uint32_t step = i / chunks.max_chunks() + 1;
+    return {GatherTask::Kind::kCopy, rank, i % chunks.max_chunks(),
+            cluster.local_peer(rank, cluster.gpus - step)};
   }
 
   /// Task i. Its chunk may not exist on a shorter slice (ChunkMap::chunk(...).count is 0).
@@ -47,12 +56,8 @@ struct GatherTasks {
               cluster.rail_peer(rank, cluster.nodes - step)};
     }
     i -= num_send();
-    if (i < num_push()) {
-      const uint32_t step = i / per_slice + 1;
-      return {GatherTask::Kind::kCopy, rank, i % per_slice,
-              cluster.local_peer(rank, cluster.gpus - step)};
-    }
-    return forward_task(i - num_push());
+    if (engine_pushes) return forward_task(i);
+    return i < num_pushes() ? push(i) : forward_task(i - num_pushes());
   }
 
  private:
@@ -67,7 +72,6 @@ struct GatherTasks {
   MK_HD constexpr uint32_t num_send() const {
     return sends() ? chunks.max_chunks() * (cluster.nodes - 2) : 0;
   }
-  MK_HD constexpr uint32_t num_push() const { return chunks.max_chunks() * (cluster.gpus - 1); }
   MK_HD constexpr uint32_t num_forward() const {
     return chunks.max_chunks() * (cluster.nodes - 1) * (cluster.gpus - 1);
   }

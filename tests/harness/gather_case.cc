@@ -238,7 +238,8 @@ std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
              << (c.shape.dtype == DType::kBf16 ? " bf16" : " fp16")
              << (c.shape.b_layout == BLayout::kKN ? " kn" : " nk") << " pads " << c.pad_a << ","
              << c.pad_b << "," << c.pad_c << " blocks " << c.tuning.blocks << "/"
-             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows << " first epoch "
+             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows
+             << " push " << static_cast<int>(c.tuning.push) << " first epoch "
              << c.cluster.first_epoch << " link "
              << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
              << link.link_gbs << " GB/s " << link.link_us << " us seed " << link.seed
@@ -266,6 +267,7 @@ GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   c.tuning.blocks = pick(random, 1, limits.blocks);
   c.tuning.comm_blocks = pick(random, world > 1 ? 1 : 0, c.tuning.blocks);
   c.tuning.chunk_rows = pick(random, 0, 1) ? 0 : pick(random, 1, limits.rows_per_rank);
+  c.tuning.push = pick(random, 0, 1) ? Push::kAuto : Push::kBlocks;
   c.pad_a = pick(random, 0, 9);
   c.pad_b = pick(random, 0, 9);
   c.pad_c = pick(random, 0, 9);

@@ -43,7 +43,9 @@ FAULTS = [
     ("a missing block barrier before a signal", PROTOCOL,
      "  block.copy_rows(copy);\n  block.sync();\n", "  block.copy_rows(copy);\n"),
     ("a reused buffer: a slot is written without credit", PROTOCOL,
-     "if (!block.all(!block.leader() || await_slot_free(op, epoch, tally))) return;", ""),
+     """  if (!block.all(!block.leader() || await_credit(op, op.flags.credit_needed(epoch), tally)))
+    return;
+""", ""),
     ("a credit that comes a launch too early", "src/protocol/slot_flags.h",
      "{ return epoch - slots; }", "{ return epoch - slots - 1; }"),
     ("peers left out of a target: local ones, of the wait for a free slot", PROTOCOL,
@@ -57,6 +59,8 @@ FAULTS = [
      "return true;"),
     ("a lent slot given back at once: peers overwrite what the caller reads", PROTOCOL,
      "if (!op.lends_slot) give_credit(op, epoch);", "give_credit(op, epoch);"),
+    ("a launch that ends before its peers have what copy engines push", PROTOCOL,
+     "  if (op.ends_together) await_credit(op, epoch, tally);\n", ""),
     ("one flag for both slots: a later launch releases an earlier wait", "src/protocol/slot_flags.h",
      "first + (slot * world + slice) * chunks + chunk;",
      "first + (slot * 0 + slice) * chunks + chunk;"),
