@@ -22,6 +22,7 @@ build: setup
 	@cmake --build build
 
 build-all: build
+	$(if $(filter cuda,$(PRESET)),@cmake --build build --target gemm_core)
 	@for tree in asan tsan; do \
 	  cmake --preset $$tree && cmake --build build/$$tree --target gtests || exit; \
 	done

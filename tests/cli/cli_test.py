@@ -9,6 +9,7 @@ Usage: cli_test.py [BINARY]   (without: bin/mkernel under $MKERNEL_BUILD_DIR, or
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -20,7 +21,7 @@ except ImportError:
     numpy = None
 
 BINARY = ""
-NUM_CASES = 73
+NUM_CASES = 75
 SIZES = {"--m": "10", "--n": "9", "--k": "16"}
 cases, failures = [], []
 
@@ -194,7 +195,7 @@ def verify_dump(directory, world, m, n, k, dtype, layout, iteration):
 
 SCHEMA = {"commit": str, "device": str, "driver": (str, type(None)), "op": str, "args": dict,
           "cluster": dict, "transport": str, "plan": str, "clocks": (dict, type(None)),
-          "runs": list, "floor_us": (float, type(None)), "floor_is": (str, type(None)),
+          "runs": list, "left_out": list, "floor_us": (float, type(None)), "floor_is": (str, type(None)),
           "ratio_to_floor": (float, type(None)), "worst_error": (dict, type(None)),
           "right": bool, "ranks": list}
 
@@ -262,6 +263,19 @@ def check_bench():
         case("bench draws", "" if text.startswith("<svg") and "fused" in text else text)
 
 
+def check_progress():
+    """Both streams into one pipe: lines of progress must stay whole, and not join another line."""
+    slow = ["--nodes", "2", "--link-us", "600000", "--iters", "3"]
+    done = subprocess.run([BINARY, "check", "ag-gemm", *SMALL, *HOST, *slow], text=True, timeout=120,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    lines = done.stdout.split("\n")
+    shown = [i for i, line in enumerate(lines) if "iteration: " in line]
+    whole = all(re.fullmatch(r"iteration: [12] of 3 \((33|66) %\)", lines[i]) for i in shown)
+    case("progress is lines of its own", "" if shown and whole else done.stdout)
+    result = [i for i, line in enumerate(lines) if line.startswith("right: ")]
+    case("the result comes last", "" if shown and result == [len(lines) - 2] else done.stdout)
+
+
 def check_info():
     plain, as_json = run("info"), run("info", "--json")
     case("info", "" if plain.returncode == 0 and "loopback: yes" in plain.stdout else plain.stdout)
@@ -282,6 +296,7 @@ def main():
     check_refusals()
     check_runs()
     check_bench()
+    check_progress()
     print(f"{len(cases)} cases, {len(failures)} failed")
     if len(cases) != NUM_CASES:
         sys.exit(f"{len(cases)} cases ran, {NUM_CASES} were meant to")

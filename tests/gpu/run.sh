@@ -46,6 +46,7 @@ bench() {  # bench NAME ARGUMENTS...
 }
 
 step info 30 "$bin/mkernel" info
+[ ! -x "$bin/gemm_core" ] || step gemm_core-check 90 "$bin/gemm_core" check
 step gpu_tests 300 "$bin/gpu_tests" --gtest_brief=1
 check 1x1 --m 1000 --n 1030 --k 777 --iters 3
 check 1x1-large --m 8192 --n 4096 --k 8192

@@ -1,8 +1,8 @@
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <limits>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "apps/mkernel/generator.h"
 #include "apps/mkernel/host_verify.h"
@@ -20,7 +20,7 @@ class Case {
     fill(a_, dtype, Array::kA);
     fill(b_, dtype, Array::kB);
     for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) c(i, j) = to_bits(dtype, sum(i, j));
+      for (int64_t j = 0; j < n; ++j) c(i, j) = from_float(sum(i, j), dtype);
   }
 
   uint16_t& c(int64_t row, int64_t col) {
@@ -37,7 +37,7 @@ class Case {
 
   static void fill(std::vector<uint16_t>& memory, DType dtype, Array array) {
     const uint64_t stream = stream_of({1, 0, 0, array});
-    for (size_t i = 0; i < memory.size(); ++i) memory[i] = to_bits(dtype, normal(stream, i));
+    for (size_t i = 0; i < memory.size(); ++i) memory[i] = from_float(normal(stream, i), dtype);
   }
 
   float sum(int64_t i, int64_t j) const {
@@ -45,7 +45,7 @@ class Case {
     float total = 0;
     for (int64_t kk = 0; kk < p.a.cols; ++kk) {
       const uint16_t b = p.b_layout == BLayout::kKN ? bits_at(p.b, kk, j) : bits_at(p.b, j, kk);
-      total += to_float(p.dtype, bits_at(p.a, i, kk)) * to_float(p.dtype, b);
+      total += to_float(bits_at(p.a, i, kk), p.dtype) * to_float(b, p.dtype);
     }
     return total;
   }
@@ -80,7 +80,7 @@ TEST(AppHostVerify, NamesTheOneElementThatIsWrong) {
         EXPECT_GT(worst.share, 1);
         EXPECT_EQ(worst.row, row);
         EXPECT_EQ(worst.col, col);
-        EXPECT_EQ(worst.got, to_float(dtype, c.c(row, col)));
+        EXPECT_EQ(worst.got, to_float(c.c(row, col), dtype));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace mkernel {
 namespace {
@@ -31,13 +32,21 @@ TEST(Float16, RoundsToNearestTiesToEven) {
       EXPECT_EQ(from_float(middle, dtype), bits % 2 == 0 ? low : high);
       EXPECT_EQ(from_float(std::nextafter(middle, a), dtype), low);
       EXPECT_EQ(from_float(std::nextafter(middle, b), dtype), high);
+      EXPECT_EQ(from_float(-middle, dtype), 0x8000 | (bits % 2 == 0 ? low : high));
     }
 }
 
 TEST(Float16, TooLargeForFp16BecomesInfinity) {
   EXPECT_EQ(float_to_fp16(65519.0f), 0x7bff);
   EXPECT_EQ(float_to_fp16(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_fp16(65519.996f), 0x7bff);
   EXPECT_EQ(float_to_fp16(-1e10f), 0xfc00);
+}
+
+TEST(Float16, TooLargeForBf16BecomesInfinity) {
+  EXPECT_EQ(float_to_bf16(0x1.fep127f), 0x7f7f);
+  EXPECT_EQ(float_to_bf16(std::numeric_limits<float>::max()), 0x7f80);
+  EXPECT_EQ(float_to_bf16(-HUGE_VALF), 0xff80);
 }
 
 }  // namespace
