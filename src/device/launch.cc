@@ -129,10 +129,10 @@ Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> p
   const KernelInstance kernel = instance_of(op.dtype, op.b_layout);
   if (pushes.empty()) return launch(kernel, op.num_blocks, stream, args);
   // The kernel first: it has its own rows to start with while the pushes are still being enqueued.
-  MK_RETURN_IF_ERROR(resources.engine.fork(stream));
+  MK_RETURN_IF_ERROR(resources.engine->fork(stream));
   MK_RETURN_IF_ERROR(launch(kernel, op.num_blocks, stream, args));
-  MK_RETURN_IF_ERROR(resources.engine.push(work, pushes));
-  return resources.engine.join(stream);
+  MK_RETURN_IF_ERROR(resources.engine->push(work, pushes));
+  return resources.engine->join(stream);
 }
 
 }  // namespace mkernel

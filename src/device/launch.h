@@ -16,7 +16,7 @@ class ScratchPool;
 /// What a rank's launches use on its device.
 struct LaunchResources {
   const ScratchPool& pool;
-  PushEngine& engine;
+  PushEngine* engine;  // null if there is none; then no launch has pushes
 };
 
 /// The output tiles that the kernels compute, and how their blocks come.

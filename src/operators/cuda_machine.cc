@@ -32,7 +32,6 @@ struct SharedDevice {
   uint32_t blocks_per_rank;
   std::unique_ptr<DeviceMemory> memory;
   std::unique_ptr<ScratchPool> pool;
-  bool has_peers_only;  // one rank per GPU: a copy within a GPU would need SMs that the kernel has
 };
 
 class CudaMachine : public Machine {
@@ -50,7 +49,7 @@ class CudaMachine : public Machine {
             .tile_n = kernel.tile_n,
             .band = kBandRows / kernel.tile_m,
             .chunk_bytes = 256 << 10,
-            .copy_engines = on_->has_peers_only};
+            .copy_engines = engine_ != nullptr};
   }
   DeviceMemory& memory() override { return *on_->memory; }
 
@@ -69,7 +68,7 @@ class CudaMachine : public Machine {
                 StreamHandle stream) override {
     const DeviceScope scope(on_->device);
     MK_CUDA_CHECK(scope.entered());
-    return launch_on_cuda(op, pushes, {*on_->pool, *engine_}, stream);
+    return launch_on_cuda(op, pushes, {*on_->pool, engine_.get()}, stream);
   }
 
  private:
@@ -77,7 +76,7 @@ class CudaMachine : public Machine {
   static constexpr uint32_t kBandRows = 2048;
 
   std::shared_ptr<SharedDevice> on_;
-  std::unique_ptr<PushEngine> engine_;
+  std::unique_ptr<PushEngine> engine_;  // null if there is none
 };
 
 /// Blocks for each of `num_ranks` ranks on a GPU.
@@ -124,14 +123,18 @@ Result<Machines> create_on_device(int device, int num_ranks) {
   auto pool = ScratchPool::create();
   if (!pool) return pool.status();
   const auto shared = std::make_shared<SharedDevice>(
-      SharedDevice{device, *blocks, std::move(memory.value()), std::move(pool.value()),
-                   num_ranks == 1});
-  Machines machines;
-  for (int i = 0; i < num_ranks; ++i) {
-    auto engine = PushEngine::create();
-    if (!engine) return engine.status();
-    machines.push_back(std::make_unique<CudaMachine>(shared, std::move(engine.value())));
+      SharedDevice{device, *blocks, std::move(memory.value()), std::move(pool.value())});
+  // Only for a rank that has the GPU to itself: a copy within a GPU would need SMs that the kernels
+  // have, and the streams are needed for the kernels.
+  std::unique_ptr<PushEngine> engine;
+  if (num_ranks == 1) {
+    auto created = PushEngine::create();
+    if (!created) return created.status();
+    engine = std::move(created.value());
   }
+  Machines machines;
+  for (int i = 0; i < num_ranks; ++i)
+    machines.push_back(std::make_unique<CudaMachine>(shared, std::move(engine)));
   return machines;
 }
 
