@@ -2,10 +2,7 @@
 // so it depends on nothing that the operator could have damaged.
 #include "ag_gemm.h"
 
-#include <mkernel/operators.h>
-
-#include "cublas.h"
-#include "matrix_buffer.h"
+#include "ag_gemm_case.h"
 
 namespace mkernel::app {
 namespace {
@@ -18,144 +15,95 @@ int64_t most_rows_of_a_rank(const CaseArguments& arguments, const ClusterOptions
   return rows_of_rank(arguments.m, cluster.nodes * cluster.gpus, 0).count;
 }
 
-class AllGatherGemmCase final : public RankCase {
- public:
-  AllGatherGemmCase(Rank& rank, const CaseArguments& arguments)
-      : rank_(rank), arguments_(arguments) {}
-
-  Status prepare(int num_sets) override {
-    const CaseArguments& s = arguments_;
-    Result<AllGatherGemm> plan = AllGatherGemm::create(
-        rank_.context, {s.m, s.n, s.k, s.dtype, s.b_layout, s.gather_a}, s.tuning);
-    if (!plan) return plan.status();
-    plan_.emplace(std::move(plan).value());
-    MK_RETURN_IF_ERROR(allocate(gathered_, s.m, s.k));
-    const bool kn = s.b_layout == BLayout::kKN;
-    for (int i = 0; i < num_sets; ++i) {
-      Set& set = sets_.emplace_back();
-      MK_RETURN_IF_ERROR(allocate(set.a, rows_of(rank_.context.rank()).count, s.k));
-      MK_RETURN_IF_ERROR(allocate(set.b, kn ? s.k : s.n, kn ? s.n : s.k));
-      MK_RETURN_IF_ERROR(allocate(set.c, s.m, s.n));
-    }
-    return Status::ok();
-  }
-
-  Status fill(int set, int64_t iteration) override {
-    MK_RETURN_IF_ERROR(rank_.device->fill_normal(at(set).a->view(), arguments_.dtype,
-                                                 key(rank_.context.rank(), iteration, Array::kA),
-                                                 rank_.handle()));
-    return rank_.device->fill_normal(at(set).b->view(), arguments_.dtype,
-                                     key(rank_.context.rank(), iteration, Array::kB),
-                                     rank_.handle());
-  }
-
-  Status poison(int set) override {
-    return rank_.device->fill_nan(at(set).c->view(), arguments_.dtype, rank_.handle());
-  }
-
-  Status run(int set) override {
-    return plan_->run(rank_.handle(), at(set).a->view(), at(set).b->view(), at(set).c->view());
-  }
-
-  Result<Finding> verify(int set, int64_t iteration) override {
-    MK_RETURN_IF_ERROR(gather(iteration));
-    return verify_product(at(set).b->view(), at(set).c->view());
-  }
-
-  Result<Finding> verify_plan(int64_t iteration) override {
-    if (!arguments_.gather_a) return Finding{};
-    MK_RETURN_IF_ERROR(gather(iteration));
-    Result<Matrix> got = plan_->gathered_a();
-    if (!got) return got.status();
-    Result<Worst> worst =
-        rank_.device->compare(got.value(), gathered_->view(), arguments_.dtype, rank_.handle());
-    if (!worst) return worst.status();
-    return Finding{"gathered_a", worst.value()};
-  }
-
-  std::vector<NamedMatrix> arrays(int set) override {
-    return {{"a", at(set).a->view()},
-            {"b", at(set).b->view(), arguments_.b_layout == BLayout::kNK},
-            {"c", at(set).c->view()}};
-  }
-
-  Result<std::vector<Baseline>> baselines() override {
-    std::vector<Baseline> list;
-    if (rank_.context.device() == DeviceKind::kHost) return list;
-    MK_RETURN_IF_ERROR(gather(0));  // random normal, like every operand
-    MK_RETURN_IF_ERROR(allocate(gemm_c_, arguments_.m, arguments_.n));
-    Result<std::unique_ptr<Gemm>> gemm = create_cublas_gemm(gemm_c_->view().data);
-    if (!gemm) return gemm.status();
-    gemm_ = std::move(gemm).value();
-    list.push_back({"gemm", [this](int set) { return run_gemm(set); },
-                    [this](int set) -> Result<Finding> {
-                      MK_RETURN_IF_ERROR(gather(0));
-                      return verify_product(at(set).b->view(), gemm_c_->view());
-                    }});
-    return list;
-  }
-
-  std::string plan() const override { return plan_->describe(); }
-
- private:
-  struct Set {
-    std::optional<MatrixBuffer> a, b, c;
-  };
-
-  Set& at(int set) { return sets_[static_cast<size_t>(set)]; }
-
-  RowRange rows_of(int rank) const {
-    return rows_of_rank(arguments_.m, rank_.context.world_size(), rank);
-  }
-
-  ArrayKey key(int rank, int64_t iteration, Array array) const {
-    return {arguments_.seed, rank, iteration, array};
-  }
-
-  Status allocate(std::optional<MatrixBuffer>& out, int64_t rows, int64_t cols) {
-    Result<MatrixBuffer> buffer = MatrixBuffer::create(rank_.context, rows, cols);
-    if (!buffer) return buffer.status();
-    out.emplace(std::move(buffer).value());
-    return Status::ok();
-  }
-
-  /// All ranks' rows of A of an iteration, into gathered_.
-  Status gather(int64_t iteration) {
-    const Matrix whole = gathered_->view();
-    for (int r = 0; r < rank_.context.world_size(); ++r) {
-      const RowRange rows = rows_of(r);
-      auto* first = static_cast<uint16_t*>(whole.data) + rows.begin * whole.ld;
-      MK_RETURN_IF_ERROR(rank_.device->fill_normal({first, rows.count, whole.cols, whole.ld},
-                                                   arguments_.dtype, key(r, iteration, Array::kA),
-                                                   rank_.handle()));
-    }
-    return Status::ok();
-  }
-
-  Product product(const Matrix& b, const Matrix& c) const {
-    return {gathered_->view(), b, c, arguments_.dtype, arguments_.b_layout};
-  }
-
-  Result<Finding> verify_product(const Matrix& b, const Matrix& c) {
-    Result<Worst> worst = rank_.device->verify(product(b, c), rank_.handle());
-    if (!worst) return worst.status();
-    return Finding{"c", worst.value()};
-  }
-
-  Status run_gemm(int set) {
-    return gemm_->run(product(at(set).b->view(), gemm_c_->view()), rank_.handle());
-  }
-
-  Rank& rank_;
-  CaseArguments arguments_;
-  std::vector<Set> sets_;
-  std::optional<MatrixBuffer> gathered_;
-  std::optional<MatrixBuffer> gemm_c_;
-  std::unique_ptr<Gemm> gemm_;
-  std::optional<AllGatherGemm> plan_;
-};
+/// What the library allocates: a gathered A for each of two launches that overlap, or the one that
+/// it lends to the caller; none where nothing is gathered. Its rows are padded to 16 bytes.
+double work_space_bytes(const CaseArguments& a, const ClusterOptions& cluster) {
+  const double slot = matrix_bytes(a.m, (a.k + 7) / 8 * 8);
+  if (a.gather_a) return slot;
+  return cluster.nodes * cluster.gpus > 1 ? 2 * slot : 0;
+}
 
 }  // namespace
+
+Status AllGatherGemmCase::prepare(int num_sets) {
+  const CaseArguments& s = arguments_;
+  Result<AllGatherGemm> plan = AllGatherGemm::create(
+      rank_.context, {s.m, s.n, s.k, s.dtype, s.b_layout, s.gather_a}, s.tuning);
+  if (!plan) return plan.status();
+  plan_.emplace(std::move(plan).value());
+  MK_RETURN_IF_ERROR(allocate(gathered_, s.m, s.k));
+  const bool kn = s.b_layout == BLayout::kKN;
+  for (int i = 0; i < num_sets; ++i) {
+    Set& set = sets_.emplace_back();
+    MK_RETURN_IF_ERROR(allocate(set.a, rows_of(rank_.context.rank()).count, s.k));
+    MK_RETURN_IF_ERROR(allocate(set.b, kn ? s.k : s.n, kn ? s.n : s.k));
+    MK_RETURN_IF_ERROR(allocate(set.c, s.m, s.n));
+  }
+  return Status::ok();
+}
+
+Status AllGatherGemmCase::fill(int set, int64_t iteration) {
+  at(set).iteration = iteration;
+  const int rank = rank_.context.rank();
+  MK_RETURN_IF_ERROR(rank_.device->fill_normal(a(set), arguments_.dtype,
+                                               key(rank, iteration, Array::kA), rank_.handle()));
+  return rank_.device->fill_normal(b(set), arguments_.dtype, key(rank, iteration, Array::kB),
+                                   rank_.handle());
+}
+
+Status AllGatherGemmCase::poison(int set) {
+  return rank_.device->fill_nan(at(set).c->view(), arguments_.dtype, rank_.handle());
+}
+
+Status AllGatherGemmCase::run(int set) {
+  return plan_->run(rank_.handle(), a(set), b(set), at(set).c->view());
+}
+
+Result<Finding> AllGatherGemmCase::verify(int set, int64_t iteration) {
+  MK_RETURN_IF_ERROR(gather(iteration));
+  const Result<Worst> worst = verify_product(gathered(), b(set), at(set).c->view());
+  if (!worst) return worst.status();
+  return Finding{"c", worst.value()};
+}
+
+Result<Finding> AllGatherGemmCase::verify_plan(int64_t iteration) {
+  if (!arguments_.gather_a) return Finding{};
+  MK_RETURN_IF_ERROR(gather(iteration));
+  const Result<Matrix> got = plan_->gathered_a();
+  if (!got) return got.status();
+  const Result<Worst> worst =
+      rank_.device->compare(got.value(), gathered(), arguments_.dtype, rank_.handle());
+  if (!worst) return worst.status();
+  return Finding{"gathered_a", worst.value()};
+}
+
+std::vector<NamedMatrix> AllGatherGemmCase::arrays(int set) {
+  return {
+      {"a", a(set)}, {"b", b(set), arguments_.b_layout == BLayout::kNK}, {"c", at(set).c->view()}};
+}
+
+Status AllGatherGemmCase::gather(int64_t iteration) {
+  const Matrix whole = gathered();
+  for (int r = 0; r < rank_.context.world_size(); ++r) {
+    const RowRange rows = rows_of(r);
+    auto* first = static_cast<uint16_t*>(whole.data) + rows.begin * whole.ld;
+    MK_RETURN_IF_ERROR(rank_.device->fill_normal({first, rows.count, whole.cols, whole.ld},
+                                                 arguments_.dtype, key(r, iteration, Array::kA),
+                                                 rank_.handle()));
+  }
+  return Status::ok();
+}
+
+Result<Worst> AllGatherGemmCase::verify_product(const Matrix& a, const Matrix& b, const Matrix& c) {
+  return rank_.device->verify(product(a, b, c), rank_.handle());
+}
+
+Status AllGatherGemmCase::allocate(std::optional<MatrixBuffer>& out, int64_t rows, int64_t cols) {
+  Result<MatrixBuffer> buffer = MatrixBuffer::create(rank_.context, rows, cols);
+  if (!buffer) return buffer.status();
+  out.emplace(std::move(buffer).value());
+  return Status::ok();
+}
 
 std::unique_ptr<RankCase> make_ag_gemm(Rank& rank, const CaseArguments& arguments) {
   return std::make_unique<AllGatherGemmCase>(rank, arguments);
@@ -167,10 +115,16 @@ double ag_gemm_set_bytes(const CaseArguments& a, const ClusterOptions& cluster) 
 }
 
 double ag_gemm_fixed_bytes(const CaseArguments& a, const ClusterOptions& cluster) {
-  // The library's work space holds a gathered A too. On the host the reference is in doubles; on a
-  // GPU the baseline has an output of its own.
+  // Beside the work space the gathered A of the reference; on the host also that in doubles.
   const bool host = cluster.device == DeviceKind::kHost;
-  return matrix_bytes(a.m, a.k) * (host ? 6 : 2) + (host ? 0 : matrix_bytes(a.m, a.n));
+  return work_space_bytes(a, cluster) + matrix_bytes(a.m, a.k) * (host ? 5 : 1);
+}
+
+double ag_gemm_baseline_bytes(const CaseArguments& a, const ClusterOptions& cluster) {
+  if (cluster.device == DeviceKind::kHost) return 0;
+  // Each has outputs of its own: gemm C, comm the gathered A, the two that do both in turn both.
+  const bool gathers = cluster.nodes == 1 && cluster.gpus > 1;
+  return matrix_bytes(a.m, a.n) * (gathers ? 3 : 1) + matrix_bytes(a.m, a.k) * (gathers ? 3 : 0);
 }
 
 double ag_gemm_flops(const CaseArguments& a) {

@@ -107,6 +107,10 @@ void add_operands(CLI::App& app, CaseArguments& c) {
   add_whole(app, "--blocks", c.tuning.blocks, kAny, "blocks per rank, 0: the plan chooses (0)");
   add_whole(app, "--comm-blocks", c.tuning.comm_blocks, kAny, "of these, to move data first (0)");
   add_whole(app, "--chunk-rows", c.tuning.chunk_rows, kAny, "rows per message (0)");
+  const auto choose_push = [&c](Push push) { c.tuning.push = push; };
+  add_choice<Push>(app, "--push", choose_push,
+                   {{"auto", Push::kAuto}, {"blocks", Push::kBlocks}, {"engine", Push::kEngine}},
+                   "who writes to the ranks of the node (auto)");
 }
 
 void add_case(CLI::App& app, Arguments& a, int64_t default_iters) {
@@ -150,8 +154,14 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   CLI::App* bench = app.add_subcommand("bench", "time an operator beside its baselines");
   add_case(*bench, a, 20);
   add_choice<std::string>(
-      *bench, "--baseline", [&a](std::string name) { a.baseline = name; },
-      {{"all", "all"}, {"gemm", "gemm"}, {"none", "none"}}, "what to time beside it (all)");
+      *bench, "--baseline", [&a](const std::string& name) { a.baseline = name; },
+      {{"all", "all"},
+       {"comm", "comm"},
+       {"gemm", "gemm"},
+       {"in_turn", "in_turn"},
+       {"in_turn_chunked", "in_turn_chunked"},
+       {"none", "none"}},
+      "what to time beside it (all)");
   bench->add_option("--plot", a.plot_file, "draw the results there")->type_name("FILE.svg");
   try {
     app.parse(join_negative_values(argc, argv));
@@ -170,6 +180,15 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
 const char* name_of(DType dtype) { return dtype == DType::kBf16 ? "bf16" : "fp16"; }
 const char* name_of(BLayout layout) { return layout == BLayout::kKN ? "kn" : "nk"; }
 const char* name_of(DeviceKind device) { return device == DeviceKind::kHost ? "host" : "cuda"; }
+const char* name_of(Push push) {
+  switch (push) {
+    case Push::kAuto: break;
+    case Push::kBlocks: return "blocks";
+    case Push::kEngine: return "engine";
+  }
+  return "auto";
+}
+
 const char* name_of(LinkOrder order) {
   return order == LinkOrder::kInOrder ? "in-order" : "reordered";
 }

@@ -46,5 +46,6 @@ const char* name_of(DType dtype);
 const char* name_of(BLayout layout);
 const char* name_of(DeviceKind device);
 const char* name_of(LinkOrder order);
+const char* name_of(Push push);
 
 }  // namespace mkernel::app

@@ -16,13 +16,12 @@ constexpr int64_t kWarmups = 3;
 /// Something to time on all ranks.
 struct Run {
   std::string name;
-  std::function<Status(int rank, int set)> enqueue;
+  std::function<Status(int rank, int set)> poison;
+  std::function<Status(int set)> enqueue;
   std::vector<double> times_us;
 };
 
-using Baselines = std::vector<std::vector<Baseline>>;  // by rank, then alike on all ranks
-
-Status prepare_rank(Session& session, int r, Baselines& baselines) {
+Status prepare_rank(Session& session, int r) {
   RankCase& rank_case = session.rank_case(r);
   for (int set = 0; set < session.num_sets; ++set) {
     MK_RETURN_IF_ERROR(rank_case.fill(set, set));
@@ -30,50 +29,60 @@ Status prepare_rank(Session& session, int r, Baselines& baselines) {
   }
   MK_RETURN_IF_ERROR(
       session.cluster.rank(r).device->prepare_timing(session.cluster.rank(r).handle()));
-  if (session.arguments.baseline != "none") {
-    Result<std::vector<Baseline>> list = rank_case.baselines();
-    if (!list) return list.status();
-    baselines[static_cast<size_t>(r)] = std::move(list).value();
-  }
   return session.cluster.rank(r).synchronize();
+}
+
+/// Errors: unavailable if a baseline that was asked for by its name cannot be had.
+Result<Baselines> find_baselines(Session& session) {
+  const std::string& wanted = session.arguments.baseline;
+  if (wanted == "none") return Baselines{};
+  Result<Baselines> found = session.op->baselines(session.cluster, session.cases, wanted);
+  if (found && wanted != "all" && !found->left_out.empty())
+    return Status(Code::kUnavailable, "--baseline " + wanted + ": " + found->left_out[0].why);
+  return found;
 }
 
 std::vector<Run> list_runs(Session& session, const Baselines& baselines) {
   std::vector<Run> runs;
-  runs.push_back({"fused", [&](int r, int set) { return session.rank_case(r).run(set); }, {}});
-  const std::string& wanted = session.arguments.baseline;
-  for (size_t b = 0; b < baselines[0].size(); ++b) {
-    if (wanted != "all" && wanted != baselines[0][b].name) continue;
-    runs.push_back({baselines[0][b].name,
-                    [&baselines, b](int r, int set) {
-                      return baselines[static_cast<size_t>(r)][b].enqueue(set);
-                    },
-                    {}});
-  }
+  const auto run_rank = [&session](int set) {
+    return session.cluster.on_all_ranks(
+        [&session, set](int r) { return session.rank_case(r).run(set); });
+  };
+  runs.push_back({"fused",
+                  [&session](int r, int set) { return session.rank_case(r).poison(set); },
+                  run_rank,
+                  {}});
+  for (const Baseline& baseline : baselines.list)
+    runs.push_back({baseline.name, baseline.poison, baseline.enqueue, {}});
   return runs;
+}
+
+/// Enqueues one timed launch on all ranks, behind the gate.
+Status enqueue_timed(Session& session, const Run& run, int set, StartGate* gate) {
+  Cluster& cluster = session.cluster;
+  MK_RETURN_IF_ERROR(cluster.on_all_ranks([&](int r) -> Status {
+    MK_RETURN_IF_ERROR(run.poison(r, set));
+    return cluster.rank(r).device->start(cluster.rank(r).handle(), gate);
+  }));
+  MK_RETURN_IF_ERROR(run.enqueue(set));
+  return cluster.on_all_ranks(
+      [&](int r) { return cluster.rank(r).device->stop(cluster.rank(r).handle()); });
 }
 
 /// One timed launch on all ranks: the time of the slowest.
 Result<double> time_once(Session& session, const Run& run, int set, StartGate& gate, bool gated) {
   Cluster& cluster = session.cluster;
-  const Status enqueued = cluster.on_all_ranks([&](int r) -> Status {
-    Rank& rank = cluster.rank(r);
-    MK_RETURN_IF_ERROR(session.rank_case(r).poison(set));
-    MK_RETURN_IF_ERROR(rank.device->start(rank.handle(), gated ? &gate : nullptr));
-    MK_RETURN_IF_ERROR(run.enqueue(r, set));
-    return rank.device->stop(rank.handle());
-  });
+  const Status enqueued = enqueue_timed(session, run, set, gated ? &gate : nullptr);
   gate.open();  // also after a failure: what is enqueued must end
   MK_RETURN_IF_ERROR(enqueued);
   std::vector<double> us(session.cases.size());
-  const Status finished = cluster.on_all_ranks([&](int r) -> Status {
+  MK_RETURN_IF_ERROR(cluster.on_all_ranks([&](int r) -> Status {
     MK_RETURN_IF_ERROR(cluster.rank(r).synchronize());
     const Result<double> elapsed = cluster.rank(r).device->elapsed_us();
     if (!elapsed) return elapsed.status();
     us[static_cast<size_t>(r)] = elapsed.value();
     return Status::ok();
-  });
-  MK_RETURN_IF_ERROR(finished);
+  }));
   return *std::max_element(us.begin(), us.end());
 }
 
@@ -105,12 +114,15 @@ Result<WorstError> verify_all(Session& session, const Baselines& baselines) {
     if (!found) return found.status();
     worst.merge(found.value());
   }
-  for (int r = 0; r < session.cluster.size(); ++r) {
-    for (const Baseline& baseline : baselines[static_cast<size_t>(r)]) {
-      const Result<Finding> found = baseline.verify(last);
+  for (const Baseline& baseline : baselines.list) {
+    std::vector<WorstError> of_rank(session.cases.size());
+    MK_RETURN_IF_ERROR(session.cluster.on_all_ranks([&](int r) -> Status {
+      const Result<Finding> found = baseline.verify(r, last);
       if (!found) return found.status();
-      worst.merge({{baseline.name, found.value().worst}, r, last});
-    }
+      of_rank[static_cast<size_t>(r)] = {found.value(), r, last};
+      return Status::ok();
+    }));
+    for (const WorstError& one : of_rank) worst.merge(one);
   }
   return worst;
 }
@@ -119,8 +131,10 @@ Floor find_floor(const Session& session, const std::vector<TimedRun>& runs) {
   const Arguments& a = session.arguments;
   Floor floor;
   if (session.num_gpus() == 0) return floor;  // nothing to compare the host's times with
-  for (const TimedRun& run : runs)
-    if (run.name == "gemm") floor = {run.median_us, "gemm alone"};
+  for (const TimedRun& run : runs) {
+    const bool part = run.name == "gemm" || run.name == "comm";
+    if (part && run.median_us > floor.us) floor = {run.median_us, run.name + " alone"};
+  }
   const double network_us = session.op->network_floor_us(a.operands, a.cluster);
   if (network_us > floor.us) floor = {network_us, "the declared network link"};
   return floor;
@@ -136,16 +150,17 @@ Result<bool> run_bench(const Arguments& arguments) {
   Session& session = opened.value();
   print_case(session);
 
-  Baselines baselines(session.cases.size());
-  MK_RETURN_IF_ERROR(
-      session.cluster.on_all_ranks([&](int r) { return prepare_rank(session, r, baselines); }));
-  std::vector<Run> runs = list_runs(session, baselines);
+  MK_RETURN_IF_ERROR(session.cluster.on_all_ranks([&](int r) { return prepare_rank(session, r); }));
+  const Result<Baselines> baselines = find_baselines(session);
+  if (!baselines) return baselines.status();
+  std::vector<Run> runs = list_runs(session, baselines.value());
   MK_RETURN_IF_ERROR(time_all(session, runs));
 
   Report report;
+  report.left_out = baselines.value().left_out;
   for (Run& run : runs) report.runs.push_back(summarize(run.name, std::move(run.times_us)));
   report.floor = find_floor(session, report.runs);
-  const Result<WorstError> worst = verify_all(session, baselines);
+  const Result<WorstError> worst = verify_all(session, baselines.value());
   if (!worst) return worst.status();
   report.worst = worst.value();
 

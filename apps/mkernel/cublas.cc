@@ -1,12 +1,12 @@
-// cuBLAS through dlopen. Its C interface is declared here by hand: five functions whose ABI has
+// cuBLAS through dlopen. Its C interface is declared here by hand: four functions whose ABI has
 // not changed since they came, and no header that a build would have to find.
 #if defined(MK_WITH_CUDA)
 #include "cublas.h"
 
-#include <dlfcn.h>
 #include <library_types.h>
 
 #include "cuda_check.h"
+#include "symbol.h"
 
 namespace mkernel::app {
 namespace {
@@ -27,22 +27,16 @@ struct CublasApi {
               int algorithm) = nullptr;
 };
 
-template <class Function>
-bool find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  return function != nullptr;
-}
-
 /// Open for as long as the process runs: cuBLAS does not support being unloaded.
 Result<CublasApi> open_cublas() {
   for (const char* name : {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}) {
     void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) continue;
     CublasApi api;
-    if (find(library, "cublasCreate_v2", api.create) &&
-        find(library, "cublasDestroy_v2", api.destroy) &&
-        find(library, "cublasSetStream_v2", api.set_stream) &&
-        find(library, "cublasGemmEx", api.gemm))
+    if (find_symbol(library, "cublasCreate_v2", api.create) &&
+        find_symbol(library, "cublasDestroy_v2", api.destroy) &&
+        find_symbol(library, "cublasSetStream_v2", api.set_stream) &&
+        find_symbol(library, "cublasGemmEx", api.gemm))
       return api;
   }
   return Status(Code::kUnavailable, "cublas: no libcublas.so.13, .so.12 or .so on this machine");

@@ -20,11 +20,7 @@ struct FreeDevice {
 struct FreePinned {
   void operator()(void* p) const { (void)cudaFreeHost(p); }
 };
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
-};
 using DeviceMemory = std::unique_ptr<void, FreeDevice>;
-using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
 
 Result<DeviceMemory> allocate(uint64_t bytes) {
   void* p = nullptr;
@@ -58,7 +54,7 @@ class CudaDevice final : public Device {
 
   Status fill_nan(const Matrix& out, DType dtype, StreamHandle stream) override {
     MK_RETURN_IF_ERROR(use_device_of(anchor_.data()));
-    return launch_fill_bits(out, nan_bits(dtype), stream);
+    return launch_fill_bits(out, quiet_nan(dtype), stream);
   }
 
   Result<Worst> verify(const Product& product, StreamHandle stream) override {
@@ -111,13 +107,6 @@ class CudaDevice final : public Device {
   }
 
  private:
-  static Status create_event(Event& event) {
-    cudaEvent_t raw = nullptr;
-    MK_RETURN_IF_ERROR(check_cuda(cudaEventCreate(&raw), "cudaEventCreate"));
-    event.reset(raw);
-    return Status::ok();
-  }
-
   Result<Worst> worst_of(int64_t num_partials, StreamHandle stream,
                          const std::function<Status(Worst*)>& launch) {
     Worst worst;
@@ -198,6 +187,7 @@ Result<std::vector<Gpu>> find_gpus() {
                   std::string("cuda: ") +
                       cudaGetErrorString(error == cudaSuccess ? cudaErrorNoDevice : error));
   std::vector<Gpu> gpus;
+  gpus.reserve(static_cast<size_t>(count));
   for (int device = 0; device < count; ++device) gpus.push_back(describe_gpu(device, count));
   return gpus;
 }

@@ -1,6 +1,7 @@
 // What the application itself does on a rank's device: fill inputs, verify outputs, take times.
 // The host and the GPU each have one implementation; nothing here is part of the library.
 #pragma once
+#include <limits>
 #include <memory>
 
 #include <mkernel/context.h>
@@ -8,6 +9,7 @@
 #include <mkernel/tensor.h>
 
 #include "bound.h"
+#include "core/float16.h"
 #include "generator.h"
 #include "host_verify.h"
 
@@ -46,6 +48,11 @@ class Device {
   virtual Status stop(StreamHandle stream) = 0;
   virtual Result<double> elapsed_us() = 0;
 };
+
+/// What outputs hold before a run, so that an element nobody wrote is found.
+inline uint16_t quiet_nan(DType dtype) {
+  return from_float(std::numeric_limits<float>::quiet_NaN(), dtype);
+}
 
 /// The device and the gate of a context's kind; unsupported for GPUs in a build without CUDA.
 Result<std::unique_ptr<Device>> create_device(Context& context);

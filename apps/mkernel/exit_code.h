@@ -14,17 +14,13 @@ enum ExitCode : int {
 
 inline ExitCode exit_code_of(const Status& status) {
   switch (status.code()) {
-    case Code::kOk:
-      return kExitRight;
-    case Code::kInvalidArgument:
-      return kExitBadArguments;
+    case Code::kOk: return kExitRight;
+    case Code::kInvalidArgument: return kExitBadArguments;
     case Code::kUnsupported:
-    case Code::kUnavailable:
-      return kExitCannot;
+    case Code::kUnavailable: return kExitCannot;
     case Code::kTimeout:
     case Code::kPeerFailed:
-    case Code::kInternal:
-      return kExitFailed;
+    case Code::kInternal: return kExitFailed;
   }
   return kExitFailed;
 }

@@ -30,13 +30,13 @@ class HostDevice final : public Device {
   Status fill_normal(const Matrix& out, DType dtype, const ArrayKey& key, StreamHandle) override {
     const uint64_t stream = stream_of(key);
     for_each_element(out, [&](int64_t index) {
-      return to_bits(dtype, normal(stream, static_cast<uint64_t>(index)));
+      return from_float(normal(stream, static_cast<uint64_t>(index)), dtype);
     });
     return Status::ok();
   }
 
   Status fill_nan(const Matrix& out, DType dtype, StreamHandle) override {
-    for_each_element(out, [&](int64_t) { return nan_bits(dtype); });
+    for_each_element(out, [&](int64_t) { return quiet_nan(dtype); });
     return Status::ok();
   }
 

@@ -8,7 +8,7 @@
 #include <mkernel/tensor.h>
 
 #include "bound.h"
-#include "rounding.h"
+#include "core/float16.h"
 
 namespace mkernel::app {
 
@@ -37,8 +37,9 @@ inline void pack_panel(const Product& p, int64_t col, std::vector<double>& panel
     for (int64_t j = 0; j < kPanelCols; ++j) {
       double value = 0;
       if (col + j < p.c.cols) {
-        value = to_float(p.dtype, p.b_layout == BLayout::kKN ? bits_at(p.b, kk, col + j)
-                                                             : bits_at(p.b, col + j, kk));
+        value = to_float(
+            p.b_layout == BLayout::kKN ? bits_at(p.b, kk, col + j) : bits_at(p.b, col + j, kk),
+            p.dtype);
       }
       panel[static_cast<size_t>(kk * kPanelCols + j)] = value;
     }
@@ -74,7 +75,7 @@ inline Worst verify_product(const Product& p) {
   std::vector<double> a(static_cast<size_t>(padded_rows * k));
   for (int64_t i = 0; i < p.c.rows; ++i)
     for (int64_t kk = 0; kk < k; ++kk)
-      a[static_cast<size_t>(i * k + kk)] = to_float(p.dtype, bits_at(p.a, i, kk));
+      a[static_cast<size_t>(i * k + kk)] = to_float(bits_at(p.a, i, kk), p.dtype);
 
   const ErrorBound bound = ErrorBound::of(p.dtype, k);
   std::vector<double> panel(static_cast<size_t>(k * kPanelCols));
@@ -85,7 +86,7 @@ inline Worst verify_product(const Product& p) {
       const BlockSums s = multiply_block(a.data() + row * k, panel.data(), k);
       for (int64_t i = 0; i < std::min(kBlockRows, p.c.rows - row); ++i) {
         for (int64_t j = 0; j < std::min(kPanelCols, p.c.cols - col); ++j) {
-          const double c = to_float(p.dtype, bits_at(p.c, row + i, col + j));
+          const double c = to_float(bits_at(p.c, row + i, col + j), p.dtype);
           const double share = bound.share(c, s.sum[i][j], s.abs_sum[i][j]);
           worst.merge({share, row + i, col + j, c, s.sum[i][j]});
         }
@@ -102,7 +103,7 @@ inline Worst compare_bits(const Matrix& got, const Matrix& want, DType dtype) {
     for (int64_t j = 0; j < want.cols; ++j) {
       const uint16_t g = bits_at(got, i, j);
       const uint16_t w = bits_at(want, i, j);
-      worst.merge({g == w ? 0 : HUGE_VAL, i, j, to_float(dtype, g), to_float(dtype, w)});
+      worst.merge({g == w ? 0 : HUGE_VAL, i, j, to_float(g, dtype), to_float(w, dtype)});
     }
   }
   return worst;

@@ -25,9 +25,7 @@ int run(int argc, char** argv) {
   const Result<Arguments> arguments = parse_arguments(argc, argv);
   if (!arguments) return fail(arguments.status());
   switch (arguments.value().command) {
-    case Command::kHelp:
-      std::fputs(arguments.value().help.c_str(), stdout);
-      return kExitRight;
+    case Command::kHelp: std::fputs(arguments.value().help.c_str(), stdout); return kExitRight;
     case Command::kInfo: {
       const Status status = run_info(arguments.value());
       return status ? kExitRight : fail(status);

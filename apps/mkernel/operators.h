@@ -18,11 +18,23 @@ struct Finding {
   Worst worst;
 };
 
-/// Something to time beside the fused operator, for one rank.
+/// Something to time beside the fused operator. It may hold what belongs to the cluster.
 struct Baseline {
-  std::string name;  // gemm, comm, in_turn, ...
-  std::function<Status(int set)> enqueue;
-  std::function<Result<Finding>(int set)> verify;  // of the latest enqueue, for its set
+  std::string name;
+  std::function<Status(int rank, int set)> poison;  // NaN into its outputs
+  std::function<Status(int set)> enqueue;           // on the streams of all ranks, by one thread
+  std::function<Result<Finding>(int rank, int set)> verify;  // of the latest enqueue, for its set
+};
+
+/// A baseline that this machine or this case does not allow.
+struct LeftOut {
+  std::string name;
+  std::string why;
+};
+
+struct Baselines {
+  std::vector<Baseline> list;
+  std::vector<LeftOut> left_out;
 };
 
 struct NamedMatrix {
@@ -47,8 +59,6 @@ class RankCase {
   /// Compares what the plan itself holds after the latest run; finds nothing where that is nothing.
   virtual Result<Finding> verify_plan(int64_t iteration) = 0;
   virtual std::vector<NamedMatrix> arrays(int set) = 0;
-  /// Empty where there is none; unavailable if what it needs is not on this machine.
-  virtual Result<std::vector<Baseline>> baselines() = 0;
   virtual std::string plan() const = 0;
 };
 
@@ -60,7 +70,11 @@ struct Operator {
   /// doubles: what the largest sizes ask for does not fit 64 bits.
   double (*set_bytes)(const CaseArguments& arguments, const ClusterOptions& cluster);
   double (*fixed_bytes)(const CaseArguments& arguments, const ClusterOptions& cluster);
+  double (*baseline_bytes)(const CaseArguments& arguments, const ClusterOptions& cluster);
   double (*flops_per_rank)(const CaseArguments& arguments);
+  /// The baselines of a name, or "all"; none on the host. Cases as `make` made them, by rank.
+  Result<Baselines> (*baselines)(Cluster& cluster, std::span<const std::unique_ptr<RankCase>> cases,
+                                 const std::string& wanted);
   /// The time that the declared network link alone needs; 0 where none is declared.
   double (*network_floor_us)(const CaseArguments& arguments, const ClusterOptions& cluster);
 };

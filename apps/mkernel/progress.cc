@@ -1,8 +1,8 @@
 #include "progress.h"
 
-#include <cstdio>
-
 #include <unistd.h>
+
+#include <cstdio>
 
 namespace mkernel::app {
 
@@ -13,7 +13,7 @@ Progress::Progress(std::string what, int64_t num_steps)
       next_(Clock::now() + std::chrono::seconds(1)) {}
 
 Progress::~Progress() {
-  if (shown_ && terminal_) std::fprintf(stderr, "\r\033[K");  // leave the line to what comes next
+  if (shown_ && terminal_) std::fputs("\r\033[K", stderr);  // leave the line to what comes next
 }
 
 void Progress::advance() {
@@ -23,10 +23,13 @@ void Progress::advance() {
   if (now < next_ || step_ == num_steps_) return;  // the end speaks for itself
   next_ = now + (terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(5000));
   shown_ = true;
-  const long long percent = 100 * step_ / num_steps_;
-  std::fprintf(
-      stderr, terminal_ ? "\r\033[K%s: %lld of %lld (%lld %%)" : "%s: %lld of %lld (%lld %%)\n",
-      what_.c_str(), static_cast<long long>(step_), static_cast<long long>(num_steps_), percent);
+  const int64_t percent = 100 * step_ / num_steps_;
+  const std::string text = what_ + ": " + std::to_string(step_) + " of " +
+                           std::to_string(num_steps_) + " (" + std::to_string(percent) + " %)";
+  // Where both streams end in one place, what was printed before comes before, and a line of
+  // progress is written whole.
+  std::fflush(stdout);
+  std::fputs((terminal_ ? "\r\033[K" + text : text + "\n").c_str(), stderr);
 }
 
 }  // namespace mkernel::app

@@ -1,10 +1,11 @@
 // Kernels behind reference_kernel.h. The reference is a plain fp64 product of one element per
 // thread and step, with shared-memory tiles: simple enough to trust, fast enough for 16384 rows.
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <string>
 
-#include <cuda_runtime.h>
-
+#include "core/float16.h"
 #include "core/sync.h"
 #include "reference_kernel.h"
 
@@ -44,7 +45,7 @@ __device__ int64_t index_step() { return int64_t{gridDim.x} * kThreads; }
 
 __global__ void fill_normal_kernel(Matrix out, DType dtype, uint64_t value_stream) {
   for (int64_t i = first_index(); i < out.rows * out.cols; i += index_step())
-    store(out, i, to_bits(dtype, normal(value_stream, static_cast<uint64_t>(i))));
+    store(out, i, from_float(normal(value_stream, static_cast<uint64_t>(i)), dtype));
 }
 
 __global__ void fill_bits_kernel(Matrix out, uint16_t bits) {
@@ -76,14 +77,14 @@ __device__ void load_tiles(const Product& p, int64_t row, int64_t col, int64_t d
     const int across = i % kDepth, down = i / kDepth;
     const int64_t r = row + down;
     const bool in_a = r < p.c.rows && depth + across < p.a.cols;
-    tiles.a[across][down] = in_a ? to_float(p.dtype, load(p.a, r, depth + across)) : 0.0;
+    tiles.a[across][down] = in_a ? to_float(load(p.a, r, depth + across), p.dtype) : 0.0;
 
     const int kk = b_is_kn ? i / kTile : across;
     const int c = b_is_kn ? i % kTile : down;
     const bool in_b = col + c < p.c.cols && depth + kk < p.a.cols;
     const int64_t b_row = b_is_kn ? depth + kk : col + c;
     const int64_t b_col = b_is_kn ? col + c : depth + kk;
-    tiles.b[kk][c] = in_b ? to_float(p.dtype, load(p.b, b_row, b_col)) : 0.0;
+    tiles.b[kk][c] = in_b ? to_float(load(p.b, b_row, b_col), p.dtype) : 0.0;
   }
 }
 
@@ -131,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kEach; ++j) {
       const int64_t r = row + y + i * kSide, c = col + x + j * kSide;
       if (r >= p.c.rows || c >= p.c.cols) continue;
-      const double got = to_float(p.dtype, load(p.c, r, c));
+      const double got = to_float(load(p.c, r, c), p.dtype);
       worst.merge({bound.share(got, s.sum[i][j], s.abs_sum[i][j]), r, c, got, s.sum[i][j]});
     }
   }
@@ -143,7 +144,7 @@ __global__ void compare_kernel(Matrix got, Matrix want, DType dtype, Worst* part
   for (int64_t i = first_index(); i < want.rows * want.cols; i += index_step()) {
     const int64_t row = i / want.cols, col = i % want.cols;
     const uint16_t g = load(got, row, col), w = load(want, row, col);
-    worst.merge({g == w ? 0 : HUGE_VAL, row, col, to_float(dtype, g), to_float(dtype, w)});
+    worst.merge({g == w ? 0 : HUGE_VAL, row, col, to_float(g, dtype), to_float(w, dtype)});
   }
   reduce_block(worst, partial + blockIdx.x);
 }

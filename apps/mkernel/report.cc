@@ -6,12 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#if __has_include("build_info.h")
 #include "build_info.h"
-#endif
-#if !defined(MKERNEL_COMMIT)
-#define MKERNEL_COMMIT "unknown"
-#endif
 
 namespace mkernel::app {
 namespace {
@@ -55,6 +50,7 @@ Json json_of_arguments(const Arguments& a) {
           {"blocks", c.tuning.blocks},
           {"comm_blocks", c.tuning.comm_blocks},
           {"chunk_rows", c.tuning.chunk_rows},
+          {"push", name_of(c.tuning.push)},
           {"link_gbs", a.cluster.loopback.link_gbs},
           {"link_us", a.cluster.loopback.link_us},
           {"link_order", name_of(a.cluster.loopback.order)},
@@ -69,6 +65,8 @@ Json json_of_runs(const Session& session, const std::vector<TimedRun>& runs) {
          {"median_us", run.median_us},
          {"p10_us", run.p10_us},
          {"p90_us", run.p90_us},
+         {"fused_ratio",
+          run.median_us > 0 ? Json(runs[0].median_us / run.median_us) : Json(nullptr)},
          {"tflops_per_gpu", or_null(!on_host(session), tflops_per_gpu(session, run.median_us))}});
   }
   return list;
@@ -150,6 +148,8 @@ void print_runs(const Session& session, const Report& report) {
     else
       std::printf(" %14.1f\n", tflops_per_gpu(session, run.median_us));
   }
+  for (const LeftOut& one : report.left_out)
+    std::printf("%s: left out: %s\n", one.name.c_str(), one.why.c_str());
   if (report.floor.us > 0)
     std::printf("floor: %.1f us (%s)\n", report.floor.us, report.floor.is.c_str());
 }
@@ -172,6 +172,9 @@ std::string to_json(Session& session, const Report& report) {
   json["plan"] = session.rank_case(0).plan();
   json["clocks"] = host ? Json(nullptr) : Json{{"sm_max_mhz", session.machine.gpus[0].max_sm_mhz}};
   json["runs"] = json_of_runs(session, report.runs);
+  json["left_out"] = Json::array();
+  for (const LeftOut& one : report.left_out)
+    json["left_out"].push_back({{"name", one.name}, {"why", one.why}});
   json["floor_us"] = or_null(floored, report.floor.us);
   json["floor_is"] = floored ? Json(report.floor.is) : Json(nullptr);
   json["ratio_to_floor"] =

@@ -15,7 +15,8 @@ struct Floor {
 };
 
 struct Report {
-  std::vector<TimedRun> runs;
+  std::vector<TimedRun> runs;  // the fused run first
+  std::vector<LeftOut> left_out;
   WorstError worst;
   Floor floor;
   std::vector<RankStatistics> ranks;

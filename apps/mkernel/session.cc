@@ -1,9 +1,9 @@
 #include "session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
-
-#include <unistd.h>
 
 namespace mkernel::app {
 namespace {
@@ -24,7 +24,9 @@ double memory_per_rank(const Session& session) {
 Status choose_num_sets(Session& session, int64_t max_sets) {
   const Arguments& a = session.arguments;
   const double available = memory_per_rank(session);
-  const double fixed = session.op->fixed_bytes(a.operands, a.cluster);
+  double fixed = session.op->fixed_bytes(a.operands, a.cluster);
+  if (a.command == Command::kBench && a.baseline != "none")
+    fixed += session.op->baseline_bytes(a.operands, a.cluster);
   const double set = session.op->set_bytes(a.operands, a.cluster);
   if (fixed + set > available) {
     char message[128];
