@@ -50,10 +50,10 @@ class Buffer {
 /// What a rank did since its context was made. Units: bytes, counts.
 struct RankStatistics {
   uint64_t launches = 0;
-  uint64_t tiles = 0;            // output tiles computed
-  uint64_t local_bytes = 0;      // written to ranks of the same node
-  uint64_t network_bytes = 0;    // handed to the network
-  uint64_t waits = 0;            // waits that did not find what they waited for at once
+  uint64_t tiles = 0;          // output tiles computed
+  uint64_t local_bytes = 0;    // written to ranks of the same node
+  uint64_t network_bytes = 0;  // handed to the network
+  uint64_t waits = 0;          // waits that did not find what they waited for at once
 };
 
 /// One rank. Threads: calls for different ranks may come from different threads; calls for one

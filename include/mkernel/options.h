@@ -17,20 +17,20 @@ enum class LinkOrder : uint8_t { kInOrder, kReordered };
 
 /// The loopback transport's model of a network link, per direction and pair of ranks.
 struct LoopbackOptions {
-  double link_gbs = 0;                      // bandwidth in 1e9 bytes/s; 0: unlimited
-  double link_us = 0;                       // latency in microseconds, >= 0
-  LinkOrder order = LinkOrder::kInOrder;    // kReordered delivers like AWS SRD
-  uint64_t seed = 1;                        // of the reordering
-  std::vector<int> stalled_ranks = {};      // their endpoints stand still for stall_us ...
-  double stall_us = 0;                      // ... before each launch's first message
-  int64_t fail_after = -1;                  // the n-th write completes with an error; -1: never
+  double link_gbs = 0;                    // bandwidth in 1e9 bytes/s; 0: unlimited
+  double link_us = 0;                     // latency in microseconds, >= 0
+  LinkOrder order = LinkOrder::kInOrder;  // kReordered delivers like AWS SRD
+  uint64_t seed = 1;                      // of the reordering
+  std::vector<int> stalled_ranks = {};    // their endpoints stand still for stall_us ...
+  double stall_us = 0;                    // ... before each launch's first message
+  int64_t fail_after = -1;                // the n-th write completes with an error; -1: never
 };
 
 struct ClusterOptions {
-  int nodes = 1;                            // >= 1
-  int gpus = 1;                             // ranks per node, >= 1
+  int nodes = 1;  // >= 1
+  int gpus = 1;   // ranks per node, >= 1
   DeviceKind device = DeviceKind::kHost;
-  std::string transport = "auto";           // between nodes: auto or loopback
+  std::string transport = "auto";  // between nodes: auto or loopback
   LoopbackOptions loopback;
   int64_t timeout_us = 10'000'000;          // limit of every single wait, > 0
   uint64_t heap_bytes_limit = 64ULL << 30;  // work space per rank; a plan beyond it is refused

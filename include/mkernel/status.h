@@ -71,9 +71,9 @@ class [[nodiscard]] Result {
 #define MK_CONCAT(a, b) MK_CONCAT_(a, b)
 
 /// Returns the Status of a failed expression from the enclosing function.
-#define MK_RETURN_IF_ERROR(expr)                                                              \
-  do {                                                                                        \
-    if (::mkernel::Status MK_CONCAT(mk_status_, __LINE__) = (expr);                           \
-        !MK_CONCAT(mk_status_, __LINE__))                                                     \
-      return MK_CONCAT(mk_status_, __LINE__);                                                 \
+#define MK_RETURN_IF_ERROR(expr)                                    \
+  do {                                                              \
+    if (::mkernel::Status MK_CONCAT(mk_status_, __LINE__) = (expr); \
+        !MK_CONCAT(mk_status_, __LINE__))                           \
+      return MK_CONCAT(mk_status_, __LINE__);                       \
   } while (false)

@@ -36,8 +36,8 @@ MK_HD void interleave() {}
 
 #if defined(__CUDA_ARCH__)
 template <Scope S, class T>
-using AtomicRef = cuda::atomic_ref<
-    T, S == Scope::kGpu ? cuda::thread_scope_device : cuda::thread_scope_system>;
+using AtomicRef =
+    cuda::atomic_ref<T, S == Scope::kGpu ? cuda::thread_scope_device : cuda::thread_scope_system>;
 namespace order = cuda::std;
 #else
 template <Scope S, class T>
@@ -85,8 +85,6 @@ MK_HD T add_acq_rel(T* p, T v) {
 
 /// True once a counter that only grows has come to `want`; right across the wrap at 2^32 as long
 /// as the two are less than 2^31 apart.
-MK_HD bool reached(uint32_t have, uint32_t want) {
-  return static_cast<int32_t>(have - want) >= 0;
-}
+MK_HD bool reached(uint32_t have, uint32_t want) { return static_cast<int32_t>(have - want) >= 0; }
 
 }  // namespace mkernel

@@ -52,8 +52,8 @@ class Epilogue {
                                         const float (&acc)[ptx::kWgmmaSums]) {
     // TMA clips at the edge of C only, so rows that end elsewhere are not for it; and it clips a
     // row to whole 16 bytes, so a box cut inside of them is not either: it would write beyond n.
-    const bool rows_by_tma = arguments.c_has_map != 0 &&
-                             (to.rows == kBoxRowsC || to.row + to.rows == arguments.m);
+    const bool rows_by_tma =
+        arguments.c_has_map != 0 && (to.rows == kBoxRowsC || to.row + to.rows == arguments.m);
     const bool whole_parts = arguments.n % 8 == 0;
 #pragma unroll
     for (uint32_t box = 0; box < Config::kBoxesC; ++box) {
@@ -128,9 +128,8 @@ class Epilogue {
 #pragma unroll 1
       for (uint32_t row = first + lane / 8; row < min(first + 16, to.rows); row += 4) {
         const uint32_t part = lane % 8;
-        *reinterpret_cast<uint4*>(c + row * arguments.c_ld + part * 8) =
-            *static_cast<const uint4*>(__cvta_shared_to_generic(
-                buffer + row * 128 + (part ^ (row % 8)) * 16));
+        *reinterpret_cast<uint4*>(c + row * arguments.c_ld + part * 8) = *static_cast<const uint4*>(
+            __cvta_shared_to_generic(buffer + row * 128 + (part ^ (row % 8)) * 16));
       }
       return;
     }

@@ -21,10 +21,10 @@ inline constexpr uint32_t kMaxSourcesA = 4;
 struct GemmArguments {
   CUtensorMap a[kMaxSourcesA];  // by TileWork::source; unset where the source is empty
   CUtensorMap b;
-  CUtensorMap c;       // used only if c_has_map
-  void* c_data;        // C, any alignment
-  uint64_t c_ld;       // elements
-  uint32_t m;          // rows of C
+  CUtensorMap c;  // used only if c_has_map
+  void* c_data;   // C, any alignment
+  uint64_t c_ld;  // elements
+  uint32_t m;     // rows of C
   uint32_t n;
   uint32_t k;
   uint32_t c_has_map;  // C can be stored by TMA: base and row pitch are multiples of 16 bytes

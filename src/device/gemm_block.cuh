@@ -73,9 +73,7 @@ class GemmBlock {
   static constexpr uint32_t kUserBytes = Config::kControlBytes / 2;
 
   /// All threads of the warpgroup, converged.
-  __device__ void begin_producer() {
-    ptx::set_max_registers_down<Config::kProducerRegisters>();
-  }
+  __device__ void begin_producer() { ptx::set_max_registers_down<Config::kProducerRegisters>(); }
   __device__ void begin_consumer() { ptx::set_max_registers_up<Config::kConsumerRegisters>(); }
 
   /// After a flag was acquired that guards rows of A (or B) written by ordinary stores, before
@@ -142,9 +140,7 @@ class GemmBlock {
   static_assert(kMaxSourcesA <= 1 << kSourceBits);
 
   // Barriers and announced tiles, behind the stages and the staging of C.
-  __device__ uint32_t control() const {
-    return base_ + kScratchBytes + Config::kStagedBytesC;
-  }
+  __device__ uint32_t control() const { return base_ + kScratchBytes + Config::kStagedBytesC; }
   __device__ uint32_t full(uint32_t stage) const { return control() + stage * 8; }
   __device__ uint32_t empty(uint32_t stage) const { return control() + 128 + stage * 8; }
   __device__ uint32_t slot_full(uint32_t slot) const { return control() + 256 + slot * 8; }
@@ -214,8 +210,8 @@ class GemmBlock {
 
   __device__ void announce(const TileWork& tile) {
     wait_slot(slot_empty(slot_), slot_phase_ ^ 1);
-    const uint4 words = make_uint4(tile.a_row, tile.c_row, tile.col,
-                                   tile.rows << kSourceBits | tile.source);
+    const uint4 words =
+        make_uint4(tile.a_row, tile.c_row, tile.col, tile.rows << kSourceBits | tile.source);
     if constexpr (Config::kCluster == 1) {
       ptx::store_shared_cluster(slot_words(slot_), words);
       ptx::mbarrier_arrive(slot_full(slot_));
@@ -298,8 +294,8 @@ class GemmBlock {
     constexpr uint32_t kHigh = ptx::wgmma_descriptor_high(kGroupBytes);
     const uint32_t a_low =
         ptx::wgmma_descriptor_low(base_ + consumer() * (Config::kStageBytesA / 2), 0);
-    const uint32_t b_low = ptx::wgmma_descriptor_low(base_ + Config::kStageBytesA,
-                                                     kIsKn ? Config::kBoxBytesB : 0);
+    const uint32_t b_low =
+        ptx::wgmma_descriptor_low(base_ + Config::kStageBytesA, kIsKn ? Config::kBoxBytesB : 0);
     const uint32_t num_steps = (arguments_.k + Config::kTileK - 1) / Config::kTileK;
     uint32_t previous = 0;
     for (uint32_t step = 0; step < num_steps; ++step) {

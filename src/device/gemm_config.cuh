@@ -46,9 +46,9 @@ struct GemmConfig {
   static constexpr uint32_t kBoxesC = kTileN / kBoxCols;
   static constexpr int kStagedBoxesC = 2;
 
-  static constexpr uint32_t kTileSlots = 2;      // announced tiles, between feeder and consumers
+  static constexpr uint32_t kTileSlots = 2;        // announced tiles, between feeder and consumers
   static constexpr uint32_t kControlBytes = 1024;  // barriers, announced tiles, the kernel's own
-  static constexpr uint32_t kAlignment = 1024;   // of the 128-byte swizzle's pattern
+  static constexpr uint32_t kAlignment = 1024;     // of the 128-byte swizzle's pattern
   static constexpr uint32_t kStagedBytesC = kNumConsumers * kStagedBoxesC * kBoxBytesC;
   /// Dynamic shared memory to launch with, slack for alignment included.
   static constexpr uint32_t kSharedBytes =

@@ -38,10 +38,10 @@ class AlignedOperand {
     const auto bytes = static_cast<size_t>(m.rows * view_.ld) * kElementBytes;
     MK_CUDA_CHECK(cudaMallocFromPoolAsync(&copy_, bytes, pool.handle(), stream));
     view_.data = copy_;
-    MK_CUDA_CHECK(launch_repack({m.data, static_cast<uint64_t>(m.ld), copy_,
-                                 static_cast<uint64_t>(view_.ld), static_cast<uint64_t>(m.rows),
-                                 static_cast<uint32_t>(m.cols)},
-                                stream));
+    MK_CUDA_CHECK(
+        launch_repack({m.data, static_cast<uint64_t>(m.ld), copy_, static_cast<uint64_t>(view_.ld),
+                       static_cast<uint64_t>(m.rows), static_cast<uint32_t>(m.cols)},
+                      stream));
     return Status::ok();
   }
   const Matrix& view() const { return view_; }
@@ -64,8 +64,7 @@ std::array<Matrix, 1 + kMaxSlots> sources_of(const AllGatherGemmWork& op, const 
   sources[kOwnRows] = own;
   const uint64_t rows = op.slot_bytes == 0 ? 0 : op.tiles.split.rows;
   for (uint32_t slot = 0; slot < op.flags.slots; ++slot)
-    sources[kFirstSlot + slot] =
-        matrix(slots + slot * op.slot_bytes, rows, op.k, op.slot_pitch);
+    sources[kFirstSlot + slot] = matrix(slots + slot * op.slot_bytes, rows, op.k, op.slot_pitch);
   return sources;
 }
 
@@ -113,8 +112,7 @@ Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> p
   AlignedOperand a, b;
   MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), resources.pool, stream));
   MK_RETURN_IF_ERROR(
-      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch),
-                            resources.pool, stream));
+      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), resources.pool, stream));
   const auto sources = sources_of(op, a.view(), op.own_slots);
   auto arguments = make_gemm_arguments({.a = sources,
                                         .b = b.view(),

@@ -20,8 +20,7 @@ Result<std::unique_ptr<ScratchPool>> ScratchPool::create() {
       cudaMemPoolSetAttribute(pool->pool_, cudaMemPoolReuseAllowInternalDependencies, &no));
   // Nor may memory go back to the driver between launches, which can wait for the device.
   uint64_t everything = UINT64_MAX;
-  MK_CUDA_CHECK(
-      cudaMemPoolSetAttribute(pool->pool_, cudaMemPoolAttrReleaseThreshold, &everything));
+  MK_CUDA_CHECK(cudaMemPoolSetAttribute(pool->pool_, cudaMemPoolAttrReleaseThreshold, &everything));
   return pool;
 }
 

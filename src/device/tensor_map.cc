@@ -13,19 +13,19 @@ using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 Result<EncodeTiled> find_encode_tiled() {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(
-      "cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found);
+  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                             12000, cudaEnableDefault, &found);
   if (error != cudaSuccess || found != cudaDriverEntryPointSuccess || function == nullptr) {
-    return Status(Code::kUnavailable,
-                  std::string("the CUDA driver has no cuTensorMapEncodeTiled: ") +
-                      cudaGetErrorString(error));
+    return Status(
+        Code::kUnavailable,
+        std::string("the CUDA driver has no cuTensorMapEncodeTiled: ") + cudaGetErrorString(error));
   }
   return reinterpret_cast<EncodeTiled>(function);
 }
 
 std::string describe(const Matrix& matrix) {
-  return "matrix [" + std::to_string(matrix.rows) + ", " + std::to_string(matrix.cols) +
-         "], ld " + std::to_string(matrix.ld) + ", address " +
+  return "matrix [" + std::to_string(matrix.rows) + ", " + std::to_string(matrix.cols) + "], ld " +
+         std::to_string(matrix.ld) + ", address " +
          std::to_string(reinterpret_cast<uintptr_t>(matrix.data));
 }
 
@@ -76,10 +76,10 @@ Result<GemmArguments> make_gemm_arguments(const GemmOperands& operands) {
   const int64_t n = is_kn ? b.cols : b.rows;
   if (c.cols != n || c.ld < n || (c.data == nullptr && c.rows > 0) ||
       operands.a.size() > kMaxSourcesA) {
-    return Status(Code::kInvalidArgument,
-                  "GEMM of " + std::to_string(operands.a.size()) + " sources (at most " +
-                      std::to_string(kMaxSourcesA) + "): b " + describe(b) + " does not give c " +
-                      describe(c));
+    return Status(Code::kInvalidArgument, "GEMM of " + std::to_string(operands.a.size()) +
+                                              " sources (at most " + std::to_string(kMaxSourcesA) +
+                                              "): b " + describe(b) + " does not give c " +
+                                              describe(c));
   }
   GemmArguments arguments{};
   arguments.c_data = c.data;

@@ -40,7 +40,8 @@ void HostGemm::multiply(const TileWork& tile) const {
     const uint32_t depth = smaller(kPanelDepth, k - k0);
     load_b_panel(*this, k0, depth, tile.col, cols, panel.data());
     for (uint32_t i = 0; i < tile.rows; ++i) {
-      const char* a_row = sources[tile.source] + uint64_t{tile.a_row + i} * source_pitch[tile.source];
+      const char* a_row =
+          sources[tile.source] + uint64_t{tile.a_row + i} * source_pitch[tile.source];
       float* sum = &sums[size_t{i} * cols];
       for (uint32_t d = 0; d < depth; ++d) {
         const float a = to_float(element(a_row, k0 + d), dtype);

@@ -38,9 +38,7 @@ void run_blocks(uint32_t num_blocks, const HostGemm& gemm, Body&& body) {
   for (auto& s : shared) {
     s = std::make_unique<HostBlockShared>();
     for (int thread = 0; thread < 2; ++thread)
-      threads.emplace_back([&body, block = HostBlock(*s, thread, gemm)]() mutable {
-        body(block);
-      });
+      threads.emplace_back([&body, block = HostBlock(*s, thread, gemm)]() mutable { body(block); });
   }
 }  // jthread joins
 

@@ -1,8 +1,8 @@
 // The one way in which the result of a CUDA run-time call becomes a Status.
 #pragma once
-#include <string>
-
 #include <cuda_runtime.h>
+
+#include <string>
 
 #include <mkernel/status.h>
 

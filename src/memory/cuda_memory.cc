@@ -1,14 +1,14 @@
 #include "memory/cuda_memory.h"
 
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
 #include <cstring>
 #include <deque>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include <cuda.h>
-#include <cudaTypedefs.h>
 
 #include "memory/cuda_check.h"
 #include "memory/device_scope.h"

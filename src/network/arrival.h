@@ -11,8 +11,8 @@
 
 #include <mkernel/status.h>
 
-#include "core/target.h"
 #include "core/flag_word.h"
+#include "core/target.h"
 #include "network/transport.h"
 
 namespace mkernel {

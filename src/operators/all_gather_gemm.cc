@@ -48,8 +48,10 @@ Status check_tuning(const AllGatherGemmTuning& t, const MachineShape& machine) {
 /// Checks one operand against what the plan expects.
 Status check_view(const char* name, const Matrix& view, int64_t rows, int64_t cols) {
   const std::string who(name);
-  if (view.rows != rows) return refuse(who + ".rows", view.rows, std::to_string(rows) + " expected");
-  if (view.cols != cols) return refuse(who + ".cols", view.cols, std::to_string(cols) + " expected");
+  if (view.rows != rows)
+    return refuse(who + ".rows", view.rows, std::to_string(rows) + " expected");
+  if (view.cols != cols)
+    return refuse(who + ".cols", view.cols, std::to_string(cols) + " expected");
   if (view.ld < cols) return refuse(who + ".ld", view.ld, "at least " + std::to_string(cols));
   if (view.data == nullptr && rows > 0)
     return Status(Code::kInvalidArgument, who + ".data is null: device memory expected");
@@ -58,8 +60,8 @@ Status check_view(const char* name, const Matrix& view, int64_t rows, int64_t co
   return Status::ok();
 }
 
-/// Each copy costs an engine some 2 us to start (H200: 8 MiB take 25 us), and the host two calls; on
-/// the other hand the first tiles should not wait for much of a slice.
+/// Each copy costs an engine some 2 us to start (H200: 8 MiB take 25 us), and the host two calls;
+/// on the other hand the first tiles should not wait for much of a slice.
 uint64_t engine_chunk_bytes(uint64_t slice_bytes) {
   constexpr uint64_t kChunksPerSlice = 8;
   return std::clamp<uint64_t>(slice_bytes / kChunksPerSlice, 1 << 20, 8 << 20);
@@ -119,10 +121,11 @@ class AllGatherGemm::Impl {
 
   std::string describe() const {
     std::ostringstream out;
-    out << work_.num_blocks << " blocks, " << work_.split.comm_blocks << " of them communicate first"
+    out << work_.num_blocks << " blocks, " << work_.split.comm_blocks
+        << " of them communicate first"
         << ", tiles " << work_.tiles.tile_m << "x" << work_.tiles.tile_n << " in bands of "
-        << work_.tiles.band << ", chunks of " << work_.tasks.chunks.chunk_rows << " rows = "
-        << work_.tasks.chunks.chunk_rows * work_.slot_pitch << " bytes, "
+        << work_.tiles.band << ", chunks of " << work_.tasks.chunks.chunk_rows
+        << " rows = " << work_.tasks.chunks.chunk_rows * work_.slot_pitch << " bytes, "
         << (work_.tasks.engine_pushes ? "pushed by copy engines" : "pushed by blocks") << ", "
         << (work_.tasks.stage_own ? "own rows staged" : "own rows in place") << ", work space "
         << workspace_bytes() << " bytes";
@@ -141,8 +144,9 @@ class AllGatherGemm::Impl {
     const ClusterShape cluster = rank_->cluster().shape();
     const bool can = machine.copy_engines && cluster.nodes == 1 && !shape_.gather_a;
     if (tuning.push == Push::kEngine && !can)
-      return Status(Code::kUnsupported,
-                    "push = engine: needs one node, a GPU per rank with direct links, and no gather_a");
+      return Status(
+          Code::kUnsupported,
+          "push = engine: needs one node, a GPU per rank with direct links, and no gather_a");
     uses_engines_ = can && cluster.gpus > 1 && tuning.push != Push::kBlocks;
     return Status::ok();
   }
@@ -161,9 +165,10 @@ class AllGatherGemm::Impl {
         uses_engines_ ? engine_chunk_bytes(slice_bytes) : machine.chunk_bytes;
     const uint64_t wanted = tuning.chunk_rows != 0 ? static_cast<uint64_t>(tuning.chunk_rows)
                                                    : ceil_div(chunk_bytes, work_.slot_pitch);
-    const uint64_t most = round_up<uint64_t>(std::max<uint64_t>(split.largest(), 1), machine.tile_m);
-    const auto chunk_rows = static_cast<uint32_t>(
-        std::min<uint64_t>(round_up<uint64_t>(wanted, machine.tile_m), most));
+    const uint64_t most =
+        round_up<uint64_t>(std::max<uint64_t>(split.largest(), 1), machine.tile_m);
+    const auto chunk_rows =
+        static_cast<uint32_t>(std::min<uint64_t>(round_up<uint64_t>(wanted, machine.tile_m), most));
     work_.tiles = {cluster,        split,          rank_->rank(), static_cast<uint32_t>(shape_.n),
                    machine.tile_m, machine.tile_n, machine.band};
     // The network reads from work space; so does who asks for the gathered A.
@@ -173,11 +178,10 @@ class AllGatherGemm::Impl {
   }
 
   void choose_blocks(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
-    work_.num_blocks =
-        tuning.blocks != 0 ? static_cast<uint32_t>(tuning.blocks) : machine.blocks;
+    work_.num_blocks = tuning.blocks != 0 ? static_cast<uint32_t>(tuning.blocks) : machine.blocks;
     if (work_.tasks.size() == 0) return;
-    const uint32_t wanted = tuning.comm_blocks != 0 ? static_cast<uint32_t>(tuning.comm_blocks)
-                                                    : machine.comm_blocks;
+    const uint32_t wanted =
+        tuning.comm_blocks != 0 ? static_cast<uint32_t>(tuning.comm_blocks) : machine.comm_blocks;
     work_.split.comm_blocks = std::min(wanted, work_.num_blocks);
   }
 
@@ -199,7 +203,8 @@ class AllGatherGemm::Impl {
     detail::Cluster& cluster = rank_->cluster();
     const bool uses_slots = work_.tasks.size() > 0 || uses_engines_;
     work_.slot_bytes =
-        uses_slots ? round_up<uint64_t>(static_cast<uint64_t>(shape_.m) * work_.slot_pitch, 256) : 0;
+        uses_slots ? round_up<uint64_t>(static_cast<uint64_t>(shape_.m) * work_.slot_pitch, 256)
+                   : 0;
     // What is lent to the caller has one place, and so has what copy engines write: a captured
     // launch that is replayed finds it there.
     work_.lends_slot = shape_.gather_a;
@@ -243,8 +248,7 @@ AllGatherGemm::AllGatherGemm(AllGatherGemm&&) noexcept = default;
 AllGatherGemm& AllGatherGemm::operator=(AllGatherGemm&&) noexcept = default;
 AllGatherGemm::~AllGatherGemm() = default;
 
-Result<AllGatherGemm> AllGatherGemm::create(const Context& context,
-                                            const AllGatherGemmShape& shape,
+Result<AllGatherGemm> AllGatherGemm::create(const Context& context, const AllGatherGemmShape& shape,
                                             const AllGatherGemmTuning& tuning) {
   auto impl = std::make_unique<Impl>(context.impl(), shape);
   MK_RETURN_IF_ERROR(impl->init(tuning));

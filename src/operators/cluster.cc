@@ -15,8 +15,7 @@ constexpr uint32_t kLog2QueueCapacity = 10;
 
 Status check_options(const ClusterOptions& o) {
   const auto refuse = [](const std::string& what, auto value, const std::string& allowed) {
-    return Status(Code::kInvalidArgument,
-                  what + " = " + std::to_string(value) + ": " + allowed);
+    return Status(Code::kInvalidArgument, what + " = " + std::to_string(value) + ": " + allowed);
   };
   if (o.nodes < 1) return refuse("nodes", o.nodes, "must be at least 1");
   if (o.gpus < 1) return refuse("gpus", o.gpus, "must be at least 1");
@@ -141,8 +140,8 @@ Status Cluster::add_network() {
 
 Watchdog Cluster::watchdog(uint32_t rank) const {
   const RankParts& parts = parts_[rank];
-  return {abort_, parts.fault_claim, parts.fault,
-          static_cast<uint64_t>(options_.timeout_us) * 1000, rank};
+  return {abort_, parts.fault_claim, parts.fault, static_cast<uint64_t>(options_.timeout_us) * 1000,
+          rank};
 }
 
 Status Cluster::status() const {
@@ -226,8 +225,7 @@ Status Cluster::link_plan_rank(PlanSpace& space, uint32_t rank) {
 void Cluster::drain(uint32_t rank) {
   const RankParts& parts = parts_[rank];
   uint64_t head = 0;
-  if (!parts.proxy ||
-      !parts.machine->memory().download(&head, parts.queue_head, sizeof head))
+  if (!parts.proxy || !parts.machine->memory().download(&head, parts.queue_head, sizeof head))
     return;
   while (parts.queue.completed() < head && load_acquire<Scope::kSys>(abort_) == 0)
     std::this_thread::yield();  // bounded: the proxy trips if nothing completes

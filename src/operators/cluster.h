@@ -108,7 +108,7 @@ class Cluster {
   std::vector<RankParts> parts_;
   uint32_t* abort_ = nullptr;  // pinned memory of rank 0, read by all
 
-  mutable std::mutex mutex_;  // guards the plans and the statistics
+  mutable std::mutex mutex_;                       // guards the plans and the statistics
   std::vector<std::shared_ptr<PlanSpace>> plans_;  // by number; null once all ranks have joined
   uint32_t next_first_epoch_ = 0;
 };
@@ -116,7 +116,8 @@ class Cluster {
 /// A Context's handle to its cluster.
 class Rank {
  public:
-  Rank(std::shared_ptr<Cluster> cluster, uint32_t rank) : cluster_(std::move(cluster)), rank_(rank) {}
+  Rank(std::shared_ptr<Cluster> cluster, uint32_t rank)
+      : cluster_(std::move(cluster)), rank_(rank) {}
   Cluster& cluster() const { return *cluster_; }
   uint32_t rank() const { return rank_; }
   Machine& machine() const { return cluster_->machine(rank_); }

@@ -14,7 +14,8 @@ Buffer::Buffer(std::shared_ptr<detail::Rank> rank, void* data, uint64_t bytes)
     : rank_(std::move(rank)), data_(data), bytes_(bytes) {}
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : rank_(std::move(other.rank_)), data_(std::exchange(other.data_, nullptr)),
+    : rank_(std::move(other.rank_)),
+      data_(std::exchange(other.data_, nullptr)),
       bytes_(other.bytes_) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

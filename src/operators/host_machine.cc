@@ -50,8 +50,7 @@ class HostMachine : public Machine {
 
 Machines create_host_machines(int num_ranks) {
   Machines machines;
-  for (int rank = 0; rank < num_ranks; ++rank)
-    machines.push_back(std::make_unique<HostMachine>());
+  for (int rank = 0; rank < num_ranks; ++rank) machines.push_back(std::make_unique<HostMachine>());
   return machines;
 }
 

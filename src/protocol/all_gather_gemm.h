@@ -120,8 +120,8 @@ template <class Block>
 MK_HD void copy_chunk(Block& block, const AllGatherGemmWork& op, uint32_t epoch,
                       const GatherTask& t, const Rows& rows, Tally& tally) {
   const uint64_t row = op.tasks.chunks.split.slice(t.slice).begin + rows.begin;
-  RowCopy copy{op.slot_row(t.dst, epoch, row), op.slot_pitch, nullptr, 0, rows.count,
-               op.row_bytes()};
+  RowCopy copy{
+      op.slot_row(t.dst, epoch, row), op.slot_pitch, nullptr, 0, rows.count, op.row_bytes()};
   if (t.slice == op.rank()) {
     copy.src = op.a + rows.begin * op.a_pitch;
     copy.src_pitch = op.a_pitch;
@@ -144,17 +144,16 @@ MK_HD bool send_chunk(const AllGatherGemmWork& op, uint32_t epoch, const GatherT
   const uint64_t address = op.network_address + op.slot_offset(epoch, row);
   const auto bytes = static_cast<uint32_t>(rows.count * op.slot_pitch);
   tally.network_bytes += bytes;
-  return op.queue.push({address, address, bytes, epoch,
-                        op.flags.arrived(op.flags.slot_of(epoch), t.slice, t.chunk),
-                        static_cast<uint16_t>(t.dst)},
-                       op.dog);
+  return op.queue.push(
+      {address, address, bytes, epoch, op.flags.arrived(op.flags.slot_of(epoch), t.slice, t.chunk),
+       static_cast<uint16_t>(t.dst)},
+      op.dog);
 }
 
 /// A communicating block: claims tasks in order until there are none.
 template <class Block>
 MK_HD void communicate(Block& block, const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
-  if (!block.all(!block.leader() || await_credit(op, op.flags.credit_needed(epoch), tally)))
-    return;
+  if (!block.all(!block.leader() || await_credit(op, op.flags.credit_needed(epoch), tally))) return;
   for (;;) {
     const uint32_t i = block.broadcast(block.leader() ? draw(&op.state->task_ticket) : 0);
     if (i >= op.tasks.size()) return;

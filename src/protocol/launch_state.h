@@ -9,8 +9,8 @@
 namespace mkernel {
 
 /// Writers and readers: blocks of the rank's own launches (gpu scope); the host reads the epoch
-/// and the totals between launches, a copy engine the epoch during one. Tickets and `left` are zero between launches: the last block to
-/// leave resets them while nobody else runs.
+/// and the totals between launches, a copy engine the epoch during one. Tickets and `left` are zero
+/// between launches: the last block to leave resets them while nobody else runs.
 struct LaunchState {
   uint32_t epoch = 0;        // of the launch that runs or, between launches, comes; grows, wraps
   uint32_t role_ticket = 0;  // blocks started

@@ -26,7 +26,7 @@ struct SlotFlags {
   uint32_t first = 0;  // first flag of the plan
   uint32_t world = 1;
   uint32_t slots = kMaxSlots;  // two: a rank can be a whole launch ahead before it has to wait
-  uint32_t chunks = 0;  // per slice
+  uint32_t chunks = 0;         // per slice
 
   MK_HD constexpr uint32_t slot_of(uint32_t epoch) const { return epoch & (slots - 1); }
   /// Credit that a writer of launch `epoch` needs: the slot's earlier user is done with it.
@@ -38,9 +38,7 @@ struct SlotFlags {
   MK_HD constexpr uint32_t credit(uint32_t peer) const {
     return first + slots * world * chunks + peer;
   }
-  MK_HD constexpr uint64_t size() const {
-    return uint64_t{slots} * world * chunks + world;
-  }
+  MK_HD constexpr uint64_t size() const { return uint64_t{slots} * world * chunks + world; }
 };
 
 }  // namespace mkernel

@@ -210,8 +210,7 @@ bool Proxy::raise_flag(uint32_t value) {
     return true;
   }
   store_relaxed<Scope::kSys>(shadow, resolved.epoch);
-  const Status stored =
-      channel_->store_flag(config_.heap->flag(immediate.flag), resolved.epoch);
+  const Status stored = channel_->store_flag(config_.heap->flag(immediate.flag), resolved.epoch);
   if (!stored) return fail(std::nullopt, stored);
   count(&statistics_.arrivals);
   return true;

@@ -30,7 +30,7 @@ struct GatherTasks {
   ClusterShape cluster;
   ChunkMap chunks;
   uint32_t rank = 0;
-  bool stage_own = false;     // own rows are copied into the own work space too
+  bool stage_own = false;      // own rows are copied into the own work space too
   bool engine_pushes = false;  // own rows go to local peers by copy engine, not by tasks
 
   MK_HD constexpr uint32_t size() const {

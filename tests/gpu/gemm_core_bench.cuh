@@ -15,13 +15,13 @@
 
 namespace mkernel::test {
 
-#define CHECK_CUBLAS(call)                                                        \
-  do {                                                                            \
-    const cublasStatus_t status_ = (call);                                        \
-    if (status_ != CUBLAS_STATUS_SUCCESS) {                                       \
-      std::printf("%s:%d %s: %d\n", __FILE__, __LINE__, #call, int(status_));     \
-      std::exit(1);                                                               \
-    }                                                                             \
+#define CHECK_CUBLAS(call)                                                    \
+  do {                                                                        \
+    const cublasStatus_t status_ = (call);                                    \
+    if (status_ != CUBLAS_STATUS_SUCCESS) {                                   \
+      std::printf("%s:%d %s: %d\n", __FILE__, __LINE__, #call, int(status_)); \
+      std::exit(1);                                                           \
+    }                                                                         \
   } while (false)
 
 struct Shape {
@@ -72,9 +72,8 @@ struct Operands {
     const bool is_kn = layout == BLayout::kKN;
     const Matrix b_matrix = is_kn ? matrix_of(b[i], shape.k, shape.n, shape.n)
                                   : matrix_of(b[i], shape.n, shape.k, shape.k);
-    return make_gemm_arguments({sources, b_matrix,
-                                matrix_of(c_ours, shape.m, shape.n, shape.n), layout,
-                                DType::kBf16})
+    return make_gemm_arguments({sources, b_matrix, matrix_of(c_ours, shape.m, shape.n, shape.n),
+                                layout, DType::kBf16})
         .value();
   }
 
@@ -121,9 +120,7 @@ void add_variants(std::vector<Variant>& variants, const Operands& operands, cons
   std::vector<GemmArguments> arguments;
   for (size_t i = 0; i < operands.num_sets(); ++i) arguments.push_back(operands.arguments(i));
   for (const uint32_t rows : group_rows) {
-    const auto run = [=, m = operands.shape.m](size_t i) {
-      (*launch)(arguments[i], m, 0, rows);
-    };
+    const auto run = [=, m = operands.shape.m](size_t i) { (*launch)(arguments[i], m, 0, rows); };
     variants.push_back({std::string(name) + " g" + std::to_string(rows), run, {}});
   }
 }

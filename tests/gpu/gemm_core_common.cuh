@@ -9,13 +9,13 @@
 #include "device/tensor_map.h"
 #include "gemm_core_kernel.cuh"
 
-#define CHECK_CUDA(call)                                                                     \
-  do {                                                                                       \
-    const cudaError_t error_ = (call);                                                       \
-    if (error_ != cudaSuccess) {                                                             \
-      std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_));  \
-      std::exit(1);                                                                          \
-    }                                                                                        \
+#define CHECK_CUDA(call)                                                                    \
+  do {                                                                                      \
+    const cudaError_t error_ = (call);                                                      \
+    if (error_ != cudaSuccess) {                                                            \
+      std::printf("%s:%d %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(error_)); \
+      std::exit(1);                                                                         \
+    }                                                                                       \
   } while (false)
 
 namespace mkernel::test {
@@ -177,8 +177,9 @@ struct Launcher {
                   uint32_t group_rows) {
     const Raster raster{{rows0, rows1}, arguments.n, group_rows, tickets, used};
     used += num_tiles<Config>(raster, 0) + num_tiles<Config>(raster, 1) + num_clusters;
-    gemm_core_kernel<Config><<<num_clusters * Config::kCluster, Config::kNumThreads,
-                               Config::kSharedBytes>>>(arguments, raster);
+    gemm_core_kernel<Config>
+        <<<num_clusters * Config::kCluster, Config::kNumThreads, Config::kSharedBytes>>>(arguments,
+                                                                                         raster);
     CHECK_CUDA(cudaGetLastError());
   }
 };

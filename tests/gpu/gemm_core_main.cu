@@ -41,9 +41,9 @@ bool check_case(Launcher<Config>& launch, const Case& t, uint64_t seed, bool int
 
   const Matrix sources[] = {matrix_of(a, t.rows0, t.k, lda),
                             matrix_of(a + t.rows0 * lda, t.m - t.rows0, t.k, lda)};
-  const Result<GemmArguments> arguments = make_gemm_arguments(
-      {sources, matrix_of(b, b_rows, b_cols, ldb), matrix_of(c, t.m, t.n, ldc), Config::kBLayout,
-       Config::kType});
+  const Result<GemmArguments> arguments =
+      make_gemm_arguments({sources, matrix_of(b, b_rows, b_cols, ldb), matrix_of(c, t.m, t.n, ldc),
+                           Config::kBLayout, Config::kType});
   if (!arguments) {
     std::printf("%s\n", arguments.status().message().c_str());
     return false;
@@ -54,31 +54,42 @@ bool check_case(Launcher<Config>& launch, const Case& t, uint64_t seed, bool int
   CHECK_CUDA(cudaMalloc(&result, sizeof(*result)));
   CHECK_CUDA(cudaMemset(result, 0, sizeof(*result)));
   const uint32_t blocks = static_cast<uint32_t>((t.m * ldc + 255) / 256);
-  check_kernel<Config::kType><<<blocks, 256>>>(
-      {a, b, c, lda, ldb, ldc, t.m, t.n, t.k, kIsKn, integers}, result);
+  check_kernel<Config::kType>
+      <<<blocks, 256>>>({a, b, c, lda, ldb, ldc, t.m, t.n, t.k, kIsKn, integers}, result);
   CHECK_CUDA(cudaDeviceSynchronize());
   const Mismatch mismatch = read_mismatch(result);
   for (uint16_t* p : {a, b, c_base}) CHECK_CUDA(cudaFree(p));
   if (mismatch.count == 0) return true;
-  std::printf("  WRONG m %u n %u k %u rows0 %u c_pad %u c_offset %u %s: %llu of %llu, first at row "
-              "%llu col %llu, error/tolerance %g\n",
-              t.m, t.n, t.k, t.rows0, t.c_pad, t.c_offset, integers ? "integers" : "normal",
-              mismatch.count, static_cast<unsigned long long>(t.m) * t.n, mismatch.first / ldc,
-              mismatch.first % ldc, mismatch.worst);
+  std::printf(
+      "  WRONG m %u n %u k %u rows0 %u c_pad %u c_offset %u %s: %llu of %llu, first at row "
+      "%llu col %llu, error/tolerance %g\n",
+      t.m, t.n, t.k, t.rows0, t.c_pad, t.c_offset, integers ? "integers" : "normal", mismatch.count,
+      static_cast<unsigned long long>(t.m) * t.n, mismatch.first / ldc, mismatch.first % ldc,
+      mismatch.worst);
   return false;
 }
 
 std::vector<Case> make_cases(uint64_t seed) {
   std::vector<Case> cases = {
-      {1, 1, 1, 1, 0, 0},         {1, 256, 64, 1, 0, 0},      {128, 256, 64, 128, 0, 0},
-      {256, 256, 128, 256, 0, 0}, {128, 256, 1, 128, 0, 0},   {7, 257, 63, 3, 0, 0},
-      {129, 127, 65, 129, 2, 0},  {257, 513, 127, 100, 1, 1}, {1000, 1016, 520, 1000, 0, 0},
-      {1111, 1030, 1033, 777, 3, 5}, {2048, 2048, 512, 640, 0, 0}, {3000, 2200, 264, 1500, 8, 8},
-      {700, 1300, 1400, 300, 4, 0}, {640, 2050, 321, 640, 6, 0},   {500, 1500, 320, 129, 4, 0},
+      {1, 1, 1, 1, 0, 0},
+      {1, 256, 64, 1, 0, 0},
+      {128, 256, 64, 128, 0, 0},
+      {256, 256, 128, 256, 0, 0},
+      {128, 256, 1, 128, 0, 0},
+      {7, 257, 63, 3, 0, 0},
+      {129, 127, 65, 129, 2, 0},
+      {257, 513, 127, 100, 1, 1},
+      {1000, 1016, 520, 1000, 0, 0},
+      {1111, 1030, 1033, 777, 3, 5},
+      {2048, 2048, 512, 640, 0, 0},
+      {3000, 2200, 264, 1500, 8, 8},
+      {700, 1300, 1400, 300, 4, 0},
+      {640, 2050, 321, 640, 6, 0},
+      {500, 1500, 320, 129, 4, 0},
   };
   std::mt19937_64 random(seed);
-  constexpr uint32_t kSizes[] = {1, 7, 8, 16, 63, 64, 65, 127, 128, 129, 192, 255, 256, 257, 300,
-                                 511, 513, 640, 777};
+  constexpr uint32_t kSizes[] = {1,   7,   8,   16,  63,  64,  65,  127, 128, 129,
+                                 192, 255, 256, 257, 300, 511, 513, 640, 777};
   const auto pick = [&] { return kSizes[random() % std::size(kSizes)]; };
   while (cases.size() < 44) {
     Case t{pick(), pick(), pick(), 0, 0, 0};
@@ -122,11 +133,10 @@ bool check_repeat() {
   for (uint32_t i = 0; i < kRepeats; ++i) {
     const int which = i == 0 ? 0 : 1;
     if (i < 2) c[which] = device_words(kM * kN);
-    const Matrix b_matrix = Config::kBLayout == BLayout::kKN ? matrix_of(b, kK, kN, kN)
-                                                             : matrix_of(b, kN, kK, kK);
-    const auto arguments = make_gemm_arguments({sources, b_matrix,
-                                                matrix_of(c[which], kM, kN, kN), Config::kBLayout,
-                                                Config::kType});
+    const Matrix b_matrix =
+        Config::kBLayout == BLayout::kKN ? matrix_of(b, kK, kN, kN) : matrix_of(b, kN, kK, kK);
+    const auto arguments = make_gemm_arguments(
+        {sources, b_matrix, matrix_of(c[which], kM, kN, kN), Config::kBLayout, Config::kType});
     CHECK_CUDA(cudaMemsetAsync(c[which], 0xff, kM * kN * 2));
     launch(arguments.value(), 700, kM - 700, 512);
     if (i > 0) differences.add(c[1], c[0], kM * kN, 0, 0);

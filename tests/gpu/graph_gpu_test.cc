@@ -69,10 +69,10 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
     };
     auto plan = AllGatherGemm::create(context, {.m = m, .n = n, .k = k});
     ASSERT_TRUE(plan) << plan.status().to_string();
-    ranks_.push_back({&context, std::move(context.create_stream().value()),
-                      std::move(plan.value()), buffer(rows * k), buffer(k * n), buffer(m * n),
-                      buffer(rows * k * kReplays), buffer(m * n * kReplays), nullptr,
-                      random_bits(random_, rows * k * kReplays), random_bits(random_, k * n)});
+    ranks_.push_back({&context, std::move(context.create_stream().value()), std::move(plan.value()),
+                      buffer(rows * k), buffer(k * n), buffer(m * n), buffer(rows * k * kReplays),
+                      buffer(m * n * kReplays), nullptr, random_bits(random_, rows * k * kReplays),
+                      random_bits(random_, k * n)});
     Rank& r = ranks_.back();
     ASSERT_TRUE(context.upload(r.all_a.data(), r.host_a.data(), bytes(rows * k * kReplays)));
     ASSERT_TRUE(context.upload(r.b.data(), r.host_b.data(), bytes(k * n)));
@@ -122,8 +122,8 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
     for (int replay = 0; replay < kReplays; ++replay)
       for (int64_t i = 0; i < m; ++i) {
         const Rank& owner = ranks_[static_cast<size_t>(i / (m / kRanks))];
-        const uint16_t* a = &owner.host_a[static_cast<size_t>(
-            (replay * (m / kRanks) + i % (m / kRanks)) * k)];
+        const uint16_t* a =
+            &owner.host_a[static_cast<size_t>((replay * (m / kRanks) + i % (m / kRanks)) * k)];
         std::fill(sums.begin(), sums.end(), 0.0f);
         for (int64_t d = 0; d < k; ++d)
           for (int64_t j = 0; j < n; ++j)

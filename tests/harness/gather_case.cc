@@ -109,8 +109,7 @@ class Run {
 
   Status launch(RankState& r, const Operands& o) {
     return r.plan.run(r.stream.handle(), {o.a, rows(r).count, case_.shape.k, lda()},
-                      {o.b, b_rows(), b_cols(), ldb()},
-                      {o.c, case_.shape.m, case_.shape.n, ldc()});
+                      {o.b, b_rows(), b_cols(), ldb()}, {o.c, case_.shape.m, case_.shape.n, ldc()});
   }
 
   Status launch_all() {
@@ -238,13 +237,12 @@ std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
              << (c.shape.dtype == DType::kBf16 ? " bf16" : " fp16")
              << (c.shape.b_layout == BLayout::kKN ? " kn" : " nk") << " pads " << c.pad_a << ","
              << c.pad_b << "," << c.pad_c << " blocks " << c.tuning.blocks << "/"
-             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows
-             << " push " << static_cast<int>(c.tuning.push) << " first epoch "
-             << c.cluster.first_epoch << " link "
-             << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
-             << link.link_gbs << " GB/s " << link.link_us << " us seed " << link.seed
-             << " stalled " << link.stalled_ranks.size() << " for " << link.stall_us
-             << " us, gather_a " << c.shape.gather_a << ", seed " << c.seed;
+             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows << " push "
+             << static_cast<int>(c.tuning.push) << " first epoch " << c.cluster.first_epoch
+             << " link " << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
+             << link.link_gbs << " GB/s " << link.link_us << " us seed " << link.seed << " stalled "
+             << link.stalled_ranks.size() << " for " << link.stall_us << " us, gather_a "
+             << c.shape.gather_a << ", seed " << c.seed;
 }
 
 GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
@@ -258,7 +256,8 @@ GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   // Half of the runs cross the wrap of the epoch.
   c.cluster.first_epoch = pick(random, 0, 1) ? 0u - static_cast<uint32_t>(pick(random, 0, 3)) : 0u;
   const int world = c.cluster.nodes * c.cluster.gpus;
-  c.shape.m = pick(random, 0, 3) == 0 ? pick(random, 0, world) : pick(random, 0, limits.rows_per_rank * world);
+  c.shape.m = pick(random, 0, 3) == 0 ? pick(random, 0, world)
+                                      : pick(random, 0, limits.rows_per_rank * world);
   c.shape.n = pick(random, 1, limits.cols);
   c.shape.k = pick(random, 0, 4) == 0 ? 1 : pick(random, 1, limits.depth);
   c.shape.dtype = pick(random, 0, 1) ? DType::kBf16 : DType::kFp16;

@@ -20,7 +20,7 @@ struct GatherCase {
   AllGatherGemmShape shape;
   AllGatherGemmTuning tuning;
   int pad_a = 0, pad_b = 0, pad_c = 0;  // leading dimension beyond the columns, in elements
-  int iterations = 2;               // launches without a host's wait between them
+  int iterations = 2;                   // launches without a host's wait between them
   /// kByRank: all launches of a rank, then those of the next: the first ranks run as far ahead of
   /// the last one as the protocol lets them. kByLaunch: for more launches than a queue holds.
   enum class Order { kByRank, kByLaunch };

@@ -154,8 +154,8 @@ TEST(AllGatherGemmSim, GatheredRowsStayUntilTheNextLaunch) {
   for (auto& row : a)
     ASSERT_TRUE(plans[0].run(streams[0].handle(), {row, 1, 8, 8}, {b, 8, 1, 1}, {&c[0], 1, 1, 1}));
   for (const auto& row : a) {
-    ASSERT_TRUE(plans[1].run(streams[1].handle(), {nullptr, 0, 8, 8}, {b, 8, 1, 1},
-                             {&c[1], 1, 1, 1}));
+    ASSERT_TRUE(
+        plans[1].run(streams[1].handle(), {nullptr, 0, 8, 8}, {b, 8, 1, 1}, {&c[1], 1, 1, 1}));
     ASSERT_TRUE(contexts[1].synchronize(streams[1].handle()));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // time for a wrong write to come
     const auto* gathered = static_cast<const uint16_t*>(plans[1].gathered_a()->data);

@@ -1,13 +1,13 @@
 // What every transport must do, whatever it keeps in order. A transport joins by an entry in
 // transports.h.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <map>
 #include <random>
 #include <thread>
-
-#include <gtest/gtest.h>
 
 #include "core/sync.h"
 #include "network/arrival.h"

@@ -1,11 +1,11 @@
 // The model of a network that loopback is: what it delays, reorders, stalls and breaks.
 #include "network/loopback.h"
 
+#include <gtest/gtest.h>
+
 #include <array>
 #include <chrono>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "core/sync.h"
 #include "network/arrival.h"

@@ -1,13 +1,13 @@
 // What tests of the network need around it: ranks with heaps on the host machine, patterns, seeds.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "memory/symmetric_heap.h"
 #include "network/loopback.h"

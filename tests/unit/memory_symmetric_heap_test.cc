@@ -1,9 +1,9 @@
+#include <gtest/gtest.h>
+
 #include <array>
 #include <cstring>
 #include <thread>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "core/sync.h"
 #include "memory/symmetric_heap.h"

@@ -53,7 +53,8 @@ TEST(Arrival, RepeatedImmediateIsStale) {
 }
 
 TEST(Arrival, EpochOutOfRangeNeverSatisfiesItsWaitEarly) {
-  // Beyond half the range an immediate may be dropped or read as an older epoch; not as a newer one.
+  // Beyond half the range an immediate may be dropped or read as an older epoch; not as a newer
+  // one.
   for (uint32_t ahead = kHalf; ahead < 10 * kHalf; ++ahead) {
     const ResolvedEpoch r = resolve(100, 100 + ahead);
     ASSERT_TRUE(r.stale || !reached(r.epoch, 100 + ahead));

@@ -1,7 +1,7 @@
+#include <gtest/gtest.h>
+
 #include <map>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "proxy/batcher.h"
 #include "transport/test_ranks.h"

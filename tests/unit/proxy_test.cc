@@ -1,5 +1,7 @@
 #include "proxy/proxy.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -7,8 +9,6 @@
 #include <random>
 #include <thread>
 #include <vector>
-
-#include <gtest/gtest.h>
 
 #include "network/loopback.h"
 #include "transport/test_ranks.h"

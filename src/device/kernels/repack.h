@@ -7,10 +7,10 @@
 namespace mkernel {
 
 struct RepackArguments {
-  const void* source;   // 2-byte elements, row-major, aligned to 2 bytes
-  uint64_t source_ld;   // elements
-  void* target;         // aligned to 16 bytes
-  uint64_t target_ld;   // elements, a multiple of 8, at least cols
+  const void* source;  // 2-byte elements, row-major, aligned to 2 bytes
+  uint64_t source_ld;  // elements
+  void* target;        // aligned to 16 bytes
+  uint64_t target_ld;  // elements, a multiple of 8, at least cols
   uint64_t rows;
   uint32_t cols;
 };

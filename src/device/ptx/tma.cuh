@@ -36,10 +36,10 @@ __device__ __forceinline__ void tma_load_2d_multicast(uint32_t destination, cons
 /// Shared box -> global; parts outside the tensor are not written.
 __device__ __forceinline__ void tma_store_2d(const CUtensorMap* map, uint32_t source, uint32_t x,
                                              uint32_t y) {
-  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::
-                   "l"(map),
-               "r"(source), "r"(x), "r"(y)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+      "r"(source), "r"(x), "r"(y)
+      : "memory");
 }
 
 /// Contiguous bytes from global to shared memory; completes on the barrier. All three a multiple
