@@ -87,7 +87,8 @@ class Context {
 
   /// Waits for all work on a stream.
   /// Errors: timeout or peer_failed with who waited for what, if a launch of any rank of this
-  /// process failed; from then on every call of these contexts fails with it.
+  /// process failed; from then on every synchronize, and every run and creation of a plan, of
+  /// these contexts fails with it.
   Status synchronize(StreamHandle stream);
 
   /// Totals so far; call it between launches (synchronize first).

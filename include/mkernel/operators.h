@@ -44,6 +44,7 @@ struct AllGatherGemmTuning {
 };
 
 /// c = (rows of A from all ranks) * b on every rank, where every rank has its own b.
+/// Destroy a plan when no launch of it is in flight on any rank (synchronize first).
 class AllGatherGemm {
  public:
   /// Collective over the cluster.

@@ -44,6 +44,7 @@ void run_blocks(uint32_t num_blocks, const HostGemm& gemm, Body&& body) {
 
 /// The copy engine.
 void push_all(const AllGatherGemmWork& op, const std::vector<EnginePush>& pushes) {
+  if (op.dog.aborted()) return;  // then nobody waited for the peers, which may still read the slot
   for (const EnginePush& p : pushes) {
     for (uint64_t i = 0; i < p.rows; ++i)
       std::memcpy(p.dst + i * op.slot_pitch, op.a + (p.begin + i) * op.a_pitch, op.row_bytes());

@@ -185,6 +185,12 @@ class CudaMemory final : public DeviceMemory {
     return copy_and_wait(dst, src, bytes);
   }
 
+  Result<uint64_t> peek(uint64_t* word) override {
+    uint64_t value = 0;
+    MK_RETURN_IF_ERROR(copy_and_wait(&value, word, sizeof value));
+    return value;
+  }
+
   Result<std::unique_ptr<CopyChannel>> create_channel() override {
     const std::lock_guard lock(mutex_);
     const size_t turn = num_channels_++ % kNumChannelStreams;

@@ -35,6 +35,8 @@ class DeviceMemory {
   /// Copies between host and device, complete on return.
   virtual Status upload(void* dst, const void* src, uint64_t bytes) = 0;
   virtual Status download(void* dst, const void* src, uint64_t bytes) = 0;
+  /// A word of the device that its kernels may be changing.
+  virtual Result<uint64_t> peek(uint64_t* word) = 0;
   virtual Result<std::unique_ptr<CopyChannel>> create_channel() = 0;
 };
 

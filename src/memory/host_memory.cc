@@ -57,6 +57,8 @@ class HostMemory final : public DeviceMemory {
     return Status::ok();
   }
 
+  Result<uint64_t> peek(uint64_t* word) override { return load_acquire<Scope::kSys>(word); }
+
   Result<std::unique_ptr<CopyChannel>> create_channel() override {
     return std::unique_ptr<CopyChannel>(new HostCopyChannel);
   }

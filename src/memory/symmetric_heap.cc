@@ -68,6 +68,16 @@ void SymmetricHeap::release(const HeapRegion* region) {
   memory_.release(data);  // may wait for the device: not under the lock that proxies take
 }
 
+uint32_t SymmetricHeap::num_regions() const {
+  const std::lock_guard lock(mutex_);
+  return num_regions_;
+}
+
+void SymmetricHeap::skip_regions_to(uint32_t num_regions) {
+  const std::lock_guard lock(mutex_);
+  num_regions_ = std::max(num_regions_, num_regions);
+}
+
 Result<FlagRangePtr> SymmetricHeap::allocate_flags(uint32_t count, uint32_t initial) {
   const std::lock_guard lock(mutex_);
   uint32_t first = 0;  // the lowest gap that fits: the same on all ranks

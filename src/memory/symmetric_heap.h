@@ -61,6 +61,11 @@ class SymmetricHeap {
   /// Errors: invalid_argument if it would exceed the limit; unavailable if the device is full.
   Result<HeapRegionPtr> allocate(uint64_t bytes);
 
+  /// Regions ever made, and how to catch up with a rank that has made more: after a call that
+  /// failed on some ranks, all must go on with the same number.
+  uint32_t num_regions() const;
+  void skip_regions_to(uint32_t num_regions);
+
   /// `count` flags that all hold `initial`. They are set before their index is known to anybody,
   /// and by the host never again: a signal cannot be erased.
   Result<FlagRangePtr> allocate_flags(uint32_t count, uint32_t initial);

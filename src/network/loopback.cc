@@ -317,7 +317,9 @@ class LoopbackEndpoint final : public Endpoint {
   std::mt19937_64 random_;
 };
 
-Status check_config(const LoopbackConfig& config, size_t num_ranks) {
+}  // namespace
+
+Status check_loopback(const LoopbackConfig& config, size_t num_ranks) {
   const LoopbackOptions& link = config.link;
   const auto refuse = [](const std::string& what) {
     return Status(Code::kInvalidArgument, "loopback: " + what);
@@ -341,11 +343,9 @@ Status check_config(const LoopbackConfig& config, size_t num_ranks) {
   return Status::ok();
 }
 
-}  // namespace
-
 Result<std::vector<std::unique_ptr<Endpoint>>> create_loopback(
     const LoopbackConfig& config, std::span<SymmetricHeap* const> heap_of_rank) {
-  MK_RETURN_IF_ERROR(check_config(config, heap_of_rank.size()));
+  MK_RETURN_IF_ERROR(check_loopback(config, heap_of_rank.size()));
   const auto fabric = std::make_shared<Fabric>(config, heap_of_rank);
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (uint32_t rank = 0; rank < heap_of_rank.size(); ++rank) {

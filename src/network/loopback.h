@@ -14,6 +14,7 @@
 // There is no thread: a rank's post and poll move its own writes, through a copy channel of its own
 // device, so that on GPUs the copy engines do it.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -32,6 +33,10 @@ struct LoopbackConfig {
   uint32_t max_in_flight = 256;
   bool repeat_immediates = false;  // each immediate comes again behind the link's next one
 };
+
+/// Whether there can be such a network.
+/// Errors: invalid_argument, naming the option, its value and what is allowed.
+Status check_loopback(const LoopbackConfig& config, size_t num_ranks);
 
 /// The endpoints of ranks 0, 1, ..., whose heaps are given in that order.
 /// Errors: invalid_argument, naming the option; what creating copy channels returns.

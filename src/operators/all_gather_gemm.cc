@@ -52,6 +52,8 @@ Status check_view(const char* name, const Matrix& view, int64_t rows, int64_t co
     return refuse(who + ".rows", view.rows, std::to_string(rows) + " expected");
   if (view.cols != cols)
     return refuse(who + ".cols", view.cols, std::to_string(cols) + " expected");
+  constexpr int64_t kMaxLd = int64_t{1} << 32;  // then no offset overflows 64 bits
+  if (view.ld > kMaxLd) return refuse(who + ".ld", view.ld, "at most " + std::to_string(kMaxLd));
   if (view.ld < cols) return refuse(who + ".ld", view.ld, "at least " + std::to_string(cols));
   if (view.data == nullptr && rows > 0)
     return Status(Code::kInvalidArgument, who + ".data is null: device memory expected");
@@ -140,6 +142,8 @@ class AllGatherGemm::Impl {
     return static_cast<int64_t>(work_.tiles.split.slice(rank_->rank()).count);
   }
 
+  uint32_t num_slots() const { return shape_.gather_a || uses_engines_ ? 1 : kMaxSlots; }
+
   Status choose_push(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
     const ClusterShape cluster = rank_->cluster().shape();
     const bool can = machine.copy_engines && cluster.nodes == 1 && !shape_.gather_a;
@@ -167,8 +171,13 @@ class AllGatherGemm::Impl {
                                                    : ceil_div(chunk_bytes, work_.slot_pitch);
     const uint64_t most =
         round_up<uint64_t>(std::max<uint64_t>(split.largest(), 1), machine.tile_m);
-    const auto chunk_rows =
+    auto chunk_rows =
         static_cast<uint32_t>(std::min<uint64_t>(round_up<uint64_t>(wanted, machine.tile_m), most));
+    // One plan should not take more than a part of the flags that all plans share.
+    const auto flags = [&] {
+      return uint64_t{num_slots()} * cluster.world() * ChunkMap{split, chunk_rows}.max_chunks();
+    };
+    while (tuning.chunk_rows == 0 && chunk_rows < most && flags() > kMaxFlags / 8) chunk_rows *= 2;
     work_.tiles = {cluster,        split,          rank_->rank(), static_cast<uint32_t>(shape_.n),
                    machine.tile_m, machine.tile_n, machine.band};
     // The network reads from work space; so does who asks for the gathered A.
@@ -192,9 +201,9 @@ class AllGatherGemm::Impl {
     if (tiles > UINT32_MAX - work_.num_blocks)
       return refuse("output tiles", static_cast<int64_t>(tiles), "must stay below 2^32");
     const uint64_t chunk_bytes = work_.tasks.chunks.chunk_rows * work_.slot_pitch;
-    if (chunk_bytes > UINT32_MAX)
-      return refuse("bytes per chunk", static_cast<int64_t>(chunk_bytes),
-                    "must stay below 4 GiB: choose a smaller chunk_rows");
+    if (t.cluster.nodes > 1 && chunk_bytes > UINT32_MAX)
+      return refuse("bytes per message between nodes", static_cast<int64_t>(chunk_bytes),
+                    "must stay below 4 GiB: chunk_rows times k is too large");
     return Status::ok();
   }
 
@@ -208,8 +217,8 @@ class AllGatherGemm::Impl {
     // What is lent to the caller has one place, and so has what copy engines write: a captured
     // launch that is replayed finds it there.
     work_.lends_slot = shape_.gather_a;
-    work_.flags = {0, cluster.shape().world(), shape_.gather_a || uses_engines_ ? 1 : kMaxSlots,
-                   work_.tasks.chunks.max_chunks()};
+    work_.flags = {0, cluster.shape().world(), num_slots(),
+                   uses_slots ? work_.tasks.chunks.max_chunks() : 0};
     if (work_.flags.size() > kMaxFlags)
       return refuse("flags", static_cast<int64_t>(work_.flags.size()),
                     "at most " + std::to_string(kMaxFlags) + ": choose a larger chunk_rows");

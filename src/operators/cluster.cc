@@ -22,11 +22,14 @@ Status check_options(const ClusterOptions& o) {
   // A command names its destination with 16 bits.
   if (int64_t{o.nodes} * o.gpus > 65535)
     return refuse("nodes * gpus", int64_t{o.nodes} * o.gpus, "must be at most 65535");
-  if (o.timeout_us <= 0) return refuse("timeout_us", o.timeout_us, "must be above 0");
+  constexpr int64_t kMaxTimeoutUs = INT64_MAX / 1000;  // limits are counted in nanoseconds
+  if (o.timeout_us <= 0 || o.timeout_us > kMaxTimeoutUs)
+    return refuse("timeout_us", o.timeout_us, "must be 1 to " + std::to_string(kMaxTimeoutUs));
   if (o.transport != "auto" && o.transport != "loopback")
     return Status(Code::kUnavailable,
                   "transport = " + o.transport + ": this build has auto and loopback");
-  return Status::ok();
+  return check_loopback({.link = o.loopback},
+                        static_cast<size_t>(o.nodes) * static_cast<size_t>(o.gpus));
 }
 
 const char* place_name(Place place) {
@@ -146,12 +149,18 @@ Watchdog Cluster::watchdog(uint32_t rank) const {
 
 Status Cluster::status() const {
   if (load_acquire<Scope::kSys>(abort_) == 0) return Status::ok();
+  const std::lock_guard lock(fault_mutex_);
+  if (!fault_) fault_ = find_fault();
+  return fault_ ? *fault_ : Status(Code::kPeerFailed, "a rank of this process reported a failure");
+}
+
+std::optional<Status> Cluster::find_fault() const {
   // What the network reported is the cause; that others then waited in vain is its effect.
   for (const RankParts& parts : parts_)
     if (parts.proxy && parts.proxy->fault()) return parts.proxy->error();
   for (const RankParts& parts : parts_)
     if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0) return status_of(*parts.fault);
-  return Status(Code::kPeerFailed, "a rank of this process reported a failure");
+  return std::nullopt;  // its report is still being written
 }
 
 Result<std::shared_ptr<PlanSpace>> Cluster::join_plan(uint32_t rank, const std::string& signature,
@@ -162,11 +171,10 @@ Result<std::shared_ptr<PlanSpace>> Cluster::join_plan(uint32_t rank, const std::
   const uint64_t number = parts_[rank].num_plans;
   if (number == plans_.size()) {
     space = std::make_shared<PlanSpace>(*this, signature);
-    space->first_epoch = next_first_epoch_;
-    space->ranks.resize(shape_.world());
-    for (uint32_t r = 0; r < shape_.world(); ++r)
-      MK_RETURN_IF_ERROR(fill_plan_rank(*space, r, bytes, flags));
-    for (uint32_t r = 0; r < shape_.world(); ++r) MK_RETURN_IF_ERROR(link_plan_rank(*space, r));
+    if (const Status filled = fill_plan(*space, bytes, flags); !filled) {
+      for (RankParts& parts : parts_) parts.heap->skip_regions_to(most_regions());
+      return filled;
+    }
     plans_.push_back(space);
   }
   space = plans_[number];
@@ -178,6 +186,21 @@ Result<std::shared_ptr<PlanSpace>> Cluster::join_plan(uint32_t rank, const std::
   ++parts_[rank].num_plans;
   if (++space->joined == shape_.world()) plans_[number].reset();
   return space;
+}
+
+Status Cluster::fill_plan(PlanSpace& space, uint64_t bytes, uint32_t flags) {
+  space.first_epoch = next_first_epoch_;
+  space.ranks.resize(shape_.world());
+  for (uint32_t r = 0; r < shape_.world(); ++r)
+    MK_RETURN_IF_ERROR(fill_plan_rank(space, r, bytes, flags));
+  for (uint32_t r = 0; r < shape_.world(); ++r) MK_RETURN_IF_ERROR(link_plan_rank(space, r));
+  return Status::ok();
+}
+
+uint32_t Cluster::most_regions() const {
+  uint32_t most = 0;
+  for (const RankParts& parts : parts_) most = std::max(most, parts.heap->num_regions());
+  return most;
 }
 
 Status Cluster::fill_plan_rank(PlanSpace& space, uint32_t rank, uint64_t bytes, uint32_t flags) {
@@ -224,33 +247,38 @@ Status Cluster::link_plan_rank(PlanSpace& space, uint32_t rank) {
 
 void Cluster::drain(uint32_t rank) {
   const RankParts& parts = parts_[rank];
-  uint64_t head = 0;
-  if (!parts.proxy || !parts.machine->memory().download(&head, parts.queue_head, sizeof head))
-    return;
-  while (parts.queue.completed() < head && load_acquire<Scope::kSys>(abort_) == 0)
-    std::this_thread::yield();  // bounded: the proxy trips if nothing completes
+  if (!parts.proxy) return;
+  const Result<uint64_t> head = parts.machine->memory().peek(parts.queue_head);
+  // Bounded: the proxy trips if nothing completes. After a fault it ends, and writes no more.
+  while (head && parts.queue.completed() < *head && load_acquire<Scope::kSys>(abort_) == 0)
+    std::this_thread::yield();
+  if (load_acquire<Scope::kSys>(abort_) != 0) (void)parts.proxy->stop();
 }
 
 void Cluster::retire(PlanSpace& space) {
+  const std::lock_guard lock(mutex_);
   // Credits of the last launches may still be on their way to flags that a later plan will get.
   // The network completes them here; and a later plan's epochs start where these end, so that
   // one which only its receiver still has to look at is stale.
   for (uint32_t rank = 0; rank < shape_.world(); ++rank) drain(rank);
-  const std::lock_guard lock(mutex_);
-  for (uint32_t rank = 0; rank < shape_.world(); ++rank) {
-    PlanRank& mine = space.ranks[rank];
-    RankParts& parts = parts_[rank];
-    DeviceMemory& memory = parts.machine->memory();
-    LaunchState s;
-    if (mine.state != nullptr && memory.download(&s, mine.state, sizeof s)) {
-      if (reached(s.epoch - 1, next_first_epoch_)) next_first_epoch_ = s.epoch - 1;
-      add_to(parts.totals, s);
-    }
-    std::erase(parts.states, mine.state);
-    for (void* p : {static_cast<void*>(mine.state), static_cast<void*>(mine.peer_slots),
-                    static_cast<void*>(mine.peer_flags)})
-      if (p != nullptr) memory.release(p);
+  // All ranks at once, so that no plan made meanwhile gets other addresses on one than on another.
+  for (uint32_t rank = 0; rank < space.ranks.size(); ++rank) retire_rank(space.ranks[rank], rank);
+}
+
+void Cluster::retire_rank(PlanRank& mine, uint32_t rank) {
+  RankParts& parts = parts_[rank];
+  DeviceMemory& memory = parts.machine->memory();
+  LaunchState s;
+  if (mine.state != nullptr && memory.download(&s, mine.state, sizeof s)) {
+    if (reached(s.epoch - 1, next_first_epoch_)) next_first_epoch_ = s.epoch - 1;
+    add_to(parts.totals, s);
   }
+  std::erase(parts.states, mine.state);
+  for (void* p : {static_cast<void*>(mine.state), static_cast<void*>(mine.peer_slots),
+                  static_cast<void*>(mine.peer_flags)})
+    if (p != nullptr) memory.release(p);
+  mine.flags.reset();
+  mine.region.reset();
 }
 
 void Cluster::add_to(RankStatistics& sum, const LaunchState& s) const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,11 +97,15 @@ class Cluster {
   Status add_rank(uint32_t rank);
   Status add_queue(uint32_t rank);
   Status add_network();
+  Status fill_plan(PlanSpace& space, uint64_t bytes, uint32_t flags);
+  uint32_t most_regions() const;
   Status fill_plan_rank(PlanSpace& space, uint32_t rank, uint64_t bytes, uint32_t flags);
   Status link_plan_rank(PlanSpace& space, uint32_t rank);
   /// Waits until the network has completed all that the rank's kernels asked for.
   void drain(uint32_t rank);
   void retire(PlanSpace& space);
+  void retire_rank(PlanRank& mine, uint32_t rank);
+  std::optional<Status> find_fault() const;
   void add_to(RankStatistics& sum, const LaunchState& s) const;
 
   const ClusterOptions options_;
@@ -108,7 +113,10 @@ class Cluster {
   std::vector<RankParts> parts_;
   uint32_t* abort_ = nullptr;  // pinned memory of rank 0, read by all
 
-  mutable std::mutex mutex_;                       // guards the plans and the statistics
+  mutable std::mutex fault_mutex_;
+  mutable std::optional<Status> fault_;  // the first one found; it stays the answer
+
+  std::mutex mutex_;                               // guards the plans and the statistics
   std::vector<std::shared_ptr<PlanSpace>> plans_;  // by number; null once all ranks have joined
   uint32_t next_first_epoch_ = 0;
 };

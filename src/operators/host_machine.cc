@@ -12,6 +12,11 @@ class HostStreamImpl : public detail::StreamImpl {
   HostStream stream_;
 };
 
+Status no_stream() {
+  return Status(Code::kInvalidArgument,
+                "stream is null: the host machine takes what Stream::handle() gives");
+}
+
 HostStream& stream_of(StreamHandle handle) { return *static_cast<HostStream*>(handle); }
 
 class HostMachine : public Machine {
@@ -33,11 +38,13 @@ class HostMachine : public Machine {
     return std::unique_ptr<detail::StreamImpl>(std::make_unique<HostStreamImpl>());
   }
   Status synchronize(StreamHandle stream) override {
+    if (stream == nullptr) return no_stream();
     stream_of(stream).synchronize();
     return Status::ok();
   }
   Status launch(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
                 StreamHandle stream) override {
+    if (stream == nullptr) return no_stream();
     launch_on_host(op, pushes, stream_of(stream));
     return Status::ok();
   }

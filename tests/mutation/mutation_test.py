@@ -43,9 +43,8 @@ FAULTS = [
     ("a missing block barrier before a signal", PROTOCOL,
      "  block.copy_rows(copy);\n  block.sync();\n", "  block.copy_rows(copy);\n"),
     ("a reused buffer: a slot is written without credit", PROTOCOL,
-     """  if (!block.all(!block.leader() || await_credit(op, op.flags.credit_needed(epoch), tally)))
-    return;
-""", ""),
+     "if (!block.all(!block.leader() || await_credit(op, op.flags.credit_needed(epoch), tally))) "
+     "return;", ""),
     ("a credit that comes a launch too early", "src/protocol/slot_flags.h",
      "{ return epoch - slots; }", "{ return epoch - slots - 1; }"),
     ("peers left out of a target: local ones, of the wait for a free slot", PROTOCOL,

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <mkernel/operators.h>
@@ -133,19 +134,17 @@ int use_after_full_device() {
 
 /// A device may be full on one rank only. Its peers had counted the region already.
 TEST(PlanLimits, AFullDeviceOnOneRankDoesNotBreakLaterPlans) {
-#if defined(MK_SANITIZER)
-  GTEST_SKIP() << "sanitizers need address space of their own";
-#else
+  if (kSanitizer) GTEST_SKIP() << "sanitizers need address space of their own";
   EXPECT_EXIT(std::_Exit(use_after_full_device()), ::testing::ExitedWithCode(0), "")
       << "6: a later plan was refused";
-#endif
 }
 
 /// 0 lets the plan choose: it must not choose what it then refuses.
 TEST(PlanLimits, TheChosenChunksNeverNeedTooManyFlags) {
-  Ranks ranks(cluster_of(1, 2));
-  const Status status = create_all(ranks, {.m = 100'000'000, .n = 1, .k = 1});
-  expect_ok(status);
+  for (const auto& [nodes, gpus] : {std::pair{1, 2}, {2, 1}}) {
+    Ranks ranks(cluster_of(nodes, gpus));
+    expect_ok(create_all(ranks, {.m = 100'000'000, .n = 1, .k = 1}));
+  }
 }
 
 /// One rank sends nothing, so neither flags nor the size of messages limit it.
@@ -164,9 +163,9 @@ TEST(PlanLimits, MessagesOfFourGiBAreRefused) {
   // A row of 2^18 bytes: 2^14 rows are exactly 4 GiB.
   const AllGatherGemmShape shape{.m = 1 << 16, .n = 1, .k = 1 << 17};
   expect_error(create_all(ranks, shape, {.chunk_rows = 1 << 14}), Code::kInvalidArgument,
-               {"bytes per chunk = 4294967296", "below 4 GiB", "chunk_rows"});
+               {"bytes per message between nodes = 4294967296", "below 4 GiB", "chunk_rows"});
   expect_error(create_all(ranks, shape, {.chunk_rows = 1 << 15}), Code::kInvalidArgument,
-               {"bytes per chunk = 8589934592"});
+               {"bytes per message between nodes = 8589934592"});
 }
 
 TEST(PlanLimits, TooManyTilesAreRefused) {

@@ -42,7 +42,7 @@ TEST(ClusterOptions, TimeoutsMustBeAboveZero) {
     ClusterOptions options = cluster_of(1, 2);
     options.timeout_us = us;
     expect_refused(options, Code::kInvalidArgument,
-                   {"timeout_us = " + std::to_string(us), "above 0"});
+                   {"timeout_us = " + std::to_string(us), "must be 1 to"});
   }
 }
 

@@ -40,11 +40,7 @@ Status launch_until_failure(Ranks& ranks, PlanOnRanks& plan, int launches) {
 class FailingNetwork : public ::testing::TestWithParam<int> {};
 
 TEST_P(FailingNetwork, EndsEveryRankInBoundedTimeWhicheverWriteFails) {
-#if defined(MK_SANITIZER)
-  constexpr int kStep = 3;
-#else
-  constexpr int kStep = 1;
-#endif
+  constexpr int kStep = kSanitizer ? 3 : 1;
   for (int nth = GetParam(); nth <= 50; nth += 5 * kStep)
     for (const auto& [nodes, gpus] : {std::pair{3, 2}, {2, 1}, {4, 1}})
       for (const LinkOrder order : {LinkOrder::kInOrder, LinkOrder::kReordered}) {
@@ -93,16 +89,16 @@ TEST(Faults, StayForRunsOfPlansThatWereMadeBefore) {
   }
 }
 
-/// "From then on every call of these contexts fails with it."
-TEST(Faults, StayForTheOtherCallsOfContexts) {
+/// What helps to find out what happened still works; what would launch does not.
+TEST(Faults, LeaveMemoryAndStatisticsUsable) {
   const std::unique_ptr<Ranks> ranks = broken_ranks();
   Context& context = ranks->contexts[0];
-  EXPECT_EQ(context.create_stream().status().code(), Code::kPeerFailed) << "create_stream";
-  EXPECT_EQ(context.allocate(64).status().code(), Code::kPeerFailed) << "allocate";
-  EXPECT_EQ(context.statistics().status().code(), Code::kPeerFailed) << "statistics";
-  char one = 0, other = 0;
-  EXPECT_EQ(context.upload(&one, &other, 1).code(), Code::kPeerFailed) << "upload";
-  EXPECT_EQ(context.download(&one, &other, 1).code(), Code::kPeerFailed) << "download";
+  EXPECT_EQ(AllGatherGemm::create(context, kShape).status().code(), Code::kPeerFailed);
+  expect_ok(context.allocate(64).status());
+  expect_ok(context.statistics().status());
+  char one = 0, other = 1;
+  expect_ok(context.upload(&one, &other, 1));
+  EXPECT_EQ(one, 1);
 }
 
 TEST(Faults, OfOneClusterLeaveAnotherAlone) {
@@ -127,12 +123,9 @@ TEST(Faults, TinyTimeoutsEndEveryLaunch) {
         options.loopback.link_us = 20 * round;
         expect_ends(seconds(30), [options] {
           Ranks ranks(options);
-          std::vector<AllGatherGemm> plans;
-          std::unique_ptr<PlanOnRanks> plan;
-          plan =
-              std::make_unique<PlanOnRanks>(ranks, kShape, AllGatherGemmTuning{.chunk_rows = 16});
-          const Status status = launch_until_failure(ranks, *plan, 3);
-          if (status) return plan->verify();
+          PlanOnRanks plan(ranks, kShape, {.chunk_rows = 16});
+          const Status status = launch_until_failure(ranks, plan, 3);
+          if (status) return plan.verify();
           EXPECT_TRUE(status.code() == Code::kTimeout || status.code() == Code::kPeerFailed)
               << status.to_string();
           EXPECT_NE(status.message().find("rank"), std::string::npos) << status.to_string();

@@ -19,6 +19,14 @@
 
 namespace mkernel::test {
 
+#if defined(MK_SANITIZER)
+inline constexpr bool kSanitizer = true;
+#else
+inline constexpr bool kSanitizer = false;
+#endif
+/// Sanitizers are ten times slower.
+inline constexpr int kTimesFewer = kSanitizer ? 8 : 1;
+
 /// For set-up that has no reason to fail.
 template <class T>
 T value_of(Result<T> result) {

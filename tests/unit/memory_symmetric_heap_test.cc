@@ -26,6 +26,7 @@ class PretendedMemory final : public DeviceMemory {
   void release(void*) override { ++released; }
   Status upload(void*, const void*, uint64_t) override { return Status::ok(); }
   Status download(void*, const void*, uint64_t) override { return Status::ok(); }
+  Result<uint64_t> peek(uint64_t*) override { return uint64_t{0}; }
   Result<std::unique_ptr<CopyChannel>> create_channel() override {
     return Status(Code::kUnsupported, "");
   }
