@@ -14,11 +14,11 @@ import re
 import sys
 
 TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
-HEADER = ("m × n × k", "ranks", "type, B", "fused µs", "cuBLAS µs", "fused / GEMM", "TFLOP/s per GPU",
-          "devices", "commit")
+HEADER = ("m × n × k", "ranks", "type, B", "fused µs", "GEMM alone µs", "fused / GEMM",
+          "in turn µs", "TFLOP/s per GPU", "devices", "commit")
 # Arguments that every result has its own of, or that have a column; others show if not usual.
 COLUMNS = {"m", "n", "k", "dtype", "b_layout", "seed", "iters", "timeout_ms", "link_seed"}
-USUAL = (0, False, "in-order", None)
+USUAL = (0, False, "in-order", "auto", None)
 
 
 class BadResult(Exception):
@@ -42,12 +42,14 @@ def row_of(result, link):
     if "fused" not in runs:
         raise BadResult(f"{link}: holds no timed run; 'mkernel bench' makes one")
     args, cluster, fused, gemm = result["args"], result["cluster"], runs["fused"], runs.get("gemm")
+    in_turn = runs.get("in_turn")  # NCCL, then cuBLAS
     return (f"[{args['m']} × {args['n']} × {args['k']}]({link})",
             f"{cluster['nodes']} × {cluster['gpus']}",
             settings(args),
             f"{fused['median_us']:.0f}",
             f"{gemm['median_us']:.0f}" if gemm else "–",
             f"{fused['median_us'] / gemm['median_us']:.2f}" if gemm else "–",
+            f"{in_turn['median_us']:.0f}" if in_turn else "–",
             f"{fused['tflops_per_gpu']:.0f}",
             f"{cluster['devices']} × {result['device']}",
             result["commit"])
@@ -80,7 +82,7 @@ def table_of(results):
         operators.setdefault(result["op"], []).append(row_of(result, link))
     text = ""
     for op, rows in operators.items():
-        lines = [HEADER, ("---",) * 2 + ("---",) + ("---:",) * 4 + ("---",) * 2, *rows]
+        lines = [HEADER, ("---",) * 2 + ("---",) + ("---:",) * 5 + ("---",) * 2, *rows]
         text += f"\n`{op}`:\n\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
     return text + "\n"
 

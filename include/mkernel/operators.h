@@ -30,7 +30,7 @@ struct AllGatherGemmShape {
 
 /// Who writes a rank's rows into the memory of the ranks of its node.
 enum class Push : uint8_t {
-  kAuto,    // the plan chooses
+  kAuto,    // the plan chooses: blocks, so far
   kBlocks,  // communicating blocks of the kernel
   kEngine,  // copy engines, which cost no SM; one node, a GPU per rank, without gather_a
 };

@@ -111,8 +111,9 @@ Status check_peers(int devices) {
   return Status::ok();
 }
 
-/// Machines for `num_ranks` ranks that share a GPU.
-Result<Machines> create_on_device(int device, int num_ranks) {
+/// Machines for `num_ranks` ranks that share a GPU. `alone`: no rank of the cluster shares its GPU.
+/// All ranks must agree on whether there are copy engines: they change how slots are used.
+Result<Machines> create_on_device(int device, int num_ranks, bool alone) {
   const DeviceScope scope(device);
   MK_CUDA_CHECK(scope.entered());
   auto blocks = blocks_per_rank(device, num_ranks);
@@ -127,7 +128,7 @@ Result<Machines> create_on_device(int device, int num_ranks) {
   // Only for a rank that has the GPU to itself: a copy within a GPU would need SMs that the kernels
   // have, and the streams are needed for the kernels.
   std::unique_ptr<PushEngine> engine;
-  if (num_ranks == 1) {
+  if (alone) {
     auto created = PushEngine::create();
     if (!created) return created.status();
     engine = std::move(created.value());
@@ -146,7 +147,8 @@ Result<Machines> create_cuda_machines(int num_ranks) {
   MK_RETURN_IF_ERROR(check_peers(std::min(devices, num_ranks)));
   Machines machines(static_cast<size_t>(num_ranks));
   for (int device = 0; device < std::min(devices, num_ranks); ++device) {
-    auto here = create_on_device(device, (num_ranks - device + devices - 1) / devices);
+    auto here = create_on_device(device, (num_ranks - device + devices - 1) / devices,
+                                 num_ranks <= devices);
     if (!here) return here.status();
     for (size_t i = 0; i < here->size(); ++i)
       machines[static_cast<size_t>(device) + i * static_cast<size_t>(devices)] =

@@ -11,7 +11,8 @@ namespace mkernel::harness {
 namespace {
 
 constexpr int kCasesPerBatch = 30;
-constexpr CaseLimits kLimits{.rows_per_rank = 300, .cols = 600, .depth = 300, .blocks = 8};
+constexpr CaseLimits kLimits{
+    .rows_per_rank = 300, .cols = 600, .depth = 300, .blocks = 8, .copy_engines = false};
 
 class AllGatherGemmGpu : public ::testing::Test {
  protected:
@@ -80,6 +81,20 @@ TEST_F(AllGatherGemmGpu, IsRightOnTwoRanks) {
   GatherCase c = plain_case(1, 2);
   c.iterations = 20;
   expect_right(c);
+}
+
+TEST_F(AllGatherGemmGpu, IsRightWithPushesByCopyEngine) {
+  if (num_cuda_devices() < 2) GTEST_SKIP() << "one GPU: there is no engine to push to a peer with";
+  std::mt19937 random(static_cast<uint32_t>(::testing::GTEST_FLAG(random_seed)));
+  for (int i = 0; i < 20 && !HasFailure(); ++i) {
+    GatherCase c = random_case(random, kLimits);
+    c.cluster.nodes = 1;
+    c.cluster.gpus = 2;
+    c.cluster.loopback = {};
+    c.shape.gather_a = false;
+    c.tuning.push = Push::kEngine;
+    expect_right(c);
+  }
 }
 
 TEST_F(AllGatherGemmGpu, IsRightOnTwoNodes) {

@@ -31,6 +31,7 @@ struct Rank {
 /// Where rows are no multiple of 16 bytes, operands are repacked in the graph too.
 struct Sizes {
   int64_t m, n, k;
+  Push push = Push::kBlocks;
 };
 
 std::vector<uint16_t> random_bits(std::mt19937& random, int64_t count) {
@@ -44,6 +45,8 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
  protected:
   void SetUp() override {
     if (num_cuda_devices() == 0) GTEST_SKIP() << "no GPU on this machine";
+    if (GetParam().push == Push::kEngine && num_cuda_devices() < kRanks)
+      GTEST_SKIP() << "fewer GPUs than ranks: no copy engine can push";
     ClusterOptions options;
     options.gpus = kRanks;
     options.device = DeviceKind::kCuda;
@@ -62,12 +65,12 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
   static uint64_t bytes(int64_t elements) { return static_cast<uint64_t>(elements) * 2; }
 
   void add_rank(Context& context) {
-    const auto [m, n, k] = GetParam();
+    const auto [m, n, k, push] = GetParam();
     const int64_t rows = m / kRanks;
     const auto buffer = [&](int64_t elements) {
       return std::move(context.allocate(bytes(elements)).value());
     };
-    auto plan = AllGatherGemm::create(context, {.m = m, .n = n, .k = k});
+    auto plan = AllGatherGemm::create(context, {.m = m, .n = n, .k = k}, {.push = push});
     ASSERT_TRUE(plan) << plan.status().to_string();
     ranks_.push_back({&context, std::move(context.create_stream().value()), std::move(plan.value()),
                       buffer(rows * k), buffer(k * n), buffer(m * n), buffer(rows * k * kReplays),
@@ -79,7 +82,7 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
   }
 
   void capture(Rank& r) {
-    const auto [m, n, k] = GetParam();
+    const auto [m, n, k, push] = GetParam();
     ASSERT_EQ(cudaSetDevice(device_of(r)), cudaSuccess);
     ASSERT_EQ(cudaStreamBeginCapture(r.cuda_stream(), cudaStreamCaptureModeThreadLocal),
               cudaSuccess);
@@ -99,7 +102,7 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
   }
 
   void replay(Rank& r, int i) {
-    const auto [m, n, k] = GetParam();
+    const auto [m, n, k, push] = GetParam();
     const uint64_t a_bytes = bytes(m / kRanks * k), c_bytes = bytes(m * n);
     ASSERT_EQ(cudaSetDevice(device_of(r)), cudaSuccess);
     const auto at = [i](const Buffer& all, uint64_t size) {
@@ -115,7 +118,7 @@ class GraphGpu : public ::testing::TestWithParam<Sizes> {
   }
 
   void verify(Rank& r) {
-    const auto [m, n, k] = GetParam();
+    const auto [m, n, k, push] = GetParam();
     std::vector<uint16_t> c(static_cast<size_t>(m * n * kReplays));
     ASSERT_TRUE(r.context->download(c.data(), r.all_c.data(), bytes(m * n * kReplays)));
     std::vector<float> sums(static_cast<size_t>(n));
@@ -153,7 +156,8 @@ TEST_P(GraphGpu, AThousandReplaysWithFreshInputsAreAllRight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AlignedAndNot, GraphGpu,
-                         ::testing::Values(Sizes{64, 72, 64}, Sizes{64, 67, 61}));
+                         ::testing::Values(Sizes{64, 72, 64}, Sizes{64, 67, 61},
+                                           Sizes{64, 72, 64, Push::kEngine}));
 
 }  // namespace
 }  // namespace mkernel

@@ -63,6 +63,7 @@ if [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then
   for shape in 2048x1024x8192 4096x2048x8192 8192x4096x8192 16384x4096x8192 32768x4096x8192; do
     IFS=x read -r m n k <<<"$shape"
     bench "1x2-$shape-kn" --gpus 2 --m "$m" --n "$n" --k "$k"
+    [ $daily = 1 ] || bench "1x2-$shape-kn-engine" --gpus 2 --m "$m" --n "$n" --k "$k" --push engine
   done
 fi
 if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then

@@ -266,7 +266,8 @@ GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   c.tuning.blocks = pick(random, 1, limits.blocks);
   c.tuning.comm_blocks = pick(random, world > 1 ? 1 : 0, c.tuning.blocks);
   c.tuning.chunk_rows = pick(random, 0, 1) ? 0 : pick(random, 1, limits.rows_per_rank);
-  c.tuning.push = pick(random, 0, 1) ? Push::kAuto : Push::kBlocks;
+  const bool can_use_engines = c.cluster.nodes == 1 && !c.shape.gather_a && limits.copy_engines;
+  c.tuning.push = can_use_engines && pick(random, 0, 1) ? Push::kEngine : Push::kAuto;
   c.pad_a = pick(random, 0, 9);
   c.pad_b = pick(random, 0, 9);
   c.pad_c = pick(random, 0, 9);

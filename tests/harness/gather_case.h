@@ -37,6 +37,7 @@ struct CaseLimits {
   int cols = 90;
   int depth = 100;
   int blocks = 4;
+  bool copy_engines = true;
 };
 
 /// A random cluster, shape and network, from one rank to 16.
