@@ -65,7 +65,7 @@ class Results(unittest.TestCase):
         self.add("x/1.json")
         self.assertEqual(self.table(), [
             "| [4096 × 2048 × 8192](bench/results/x/1.json) | 1 × 2 | bf16, kn | 299 | 200 | 1.50 "
-            "| 459 | 2 × Some GPU | 0123456789ab |"])
+            "| – | 459 | 2 × Some GPU | 0123456789ab |"])
 
     def test_smaller_cases_come_first(self):
         self.add("1.json")
@@ -78,7 +78,7 @@ class Results(unittest.TestCase):
 
     def test_without_baseline(self):
         self.add("1.json", lambda r: r["runs"].pop())
-        self.assertIn("| 299 | – | – | 459 |", self.table()[0])
+        self.assertIn("| 299 | – | – | – | 459 |", self.table()[0])
 
     def test_what_is_no_result_is_refused(self):
         self.refused(lambda r: r.update(right=False), "not right")
