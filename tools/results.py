@@ -17,19 +17,20 @@ TABLE = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL
 HEADER = ("m × n × k", "ranks", "type, B", "fused µs", "GEMM alone µs", "fused / GEMM",
           "in turn µs", "TFLOP/s per GPU", "devices", "commit")
 # Arguments that every result has its own of, or that have a column; others show if not usual.
-COLUMNS = {"m", "n", "k", "dtype", "b_layout", "seed", "iters", "timeout_ms", "link_seed"}
-USUAL = (0, False, "in-order", "auto", None)
+COLUMNS = {"m", "n", "k", "dtype", "b_layout", "seed", "iters", "timeout_ms", "link_seed", "push"}
+USUAL = (0, False, "in-order", None)
+PUSH = re.compile(r"pushed by [a-z ]+")  # in the plan's own words: what it chose, not what was asked
 
 
 class BadResult(Exception):
     """A file that cannot be shown; says which, and why."""
 
 
-def settings(args):
-    """Element type and layout, and what else was asked for."""
+def settings(args, plan):
+    """Element type and layout, and what else was asked for or chosen."""
     more = [name if value is True else f"{name} {value}" for name, value in args.items()
             if name not in COLUMNS and value not in USUAL]
-    return ", ".join([args["dtype"], args["b_layout"], *more])
+    return ", ".join([args["dtype"], args["b_layout"], *PUSH.findall(plan), *more])
 
 
 def row_of(result, link):
@@ -45,7 +46,7 @@ def row_of(result, link):
     in_turn = runs.get("in_turn")  # NCCL, then cuBLAS
     return (f"[{args['m']} × {args['n']} × {args['k']}]({link})",
             f"{cluster['nodes']} × {cluster['gpus']}",
-            settings(args),
+            settings(args, result["plan"] if cluster["ranks"] > 1 else ""),
             f"{fused['median_us']:.0f}",
             f"{gemm['median_us']:.0f}" if gemm else "–",
             f"{fused['median_us'] / gemm['median_us']:.2f}" if gemm else "–",

@@ -19,6 +19,7 @@ RESULT = {
     "cluster": {"nodes": 1, "gpus": 2, "ranks": 2, "devices": 2},
     "runs": [{"name": "fused", "median_us": 299.4, "tflops_per_gpu": 459.1},
              {"name": "gemm", "median_us": 200.0, "tflops_per_gpu": 687.2}],
+    "plan": "132 blocks, pushed by blocks, own rows in place",
     "right": True,
 }
 
@@ -64,7 +65,7 @@ class Results(unittest.TestCase):
     def test_losing_case_is_shown(self):
         self.add("x/1.json")
         self.assertEqual(self.table(), [
-            "| [4096 × 2048 × 8192](bench/results/x/1.json) | 1 × 2 | bf16, kn | 299 | 200 | 1.50 "
+            "| [4096 × 2048 × 8192](bench/results/x/1.json) | 1 × 2 | bf16, kn, pushed by blocks | 299 | 200 | 1.50 "
             "| – | 459 | 2 × Some GPU | 0123456789ab |"])
 
     def test_smaller_cases_come_first(self):
@@ -74,7 +75,7 @@ class Results(unittest.TestCase):
 
     def test_unusual_settings_are_shown(self):
         self.add("1.json", lambda r: r["args"].update(gather_a=True, comm_blocks=16, link_gbs=25.0))
-        self.assertIn("| bf16, kn, gather_a, comm_blocks 16, link_gbs 25.0 |", self.table()[0])
+        self.assertIn("| bf16, kn, pushed by blocks, gather_a, comm_blocks 16, link_gbs 25.0 |", self.table()[0])
 
     def test_without_baseline(self):
         self.add("1.json", lambda r: r["runs"].pop())
