@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 command -v clang-format-14 >/dev/null || { echo "skipped: no clang-format-14"; exit 77; }
 
 [[ ${1-} == --check ]] && mode=(--dry-run -Werror) || mode=(-i)
-find include src apps tests bench -regex '.*\.\(h\|cuh\|cc\|cu\)' -print0 2>/dev/null |
+find include src apps tests -regex '.*\.\(h\|cuh\|cc\|cu\)' -print0 |
   xargs -0 --no-run-if-empty clang-format-14 "${mode[@]}"

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/harness/gather_case.h"
@@ -88,9 +89,11 @@ TEST(AllGatherGemmSim, TakesFewerRowsThanRanks) {
 /// Ranks without rows hold nobody up by their data: only credit keeps the others from overwriting
 /// what they have not read yet.
 TEST(AllGatherGemmSim, RanksThatRunAheadDoNotOverwriteWhatOthersStillRead) {
-  for (const int nodes : {1, 3}) {
+  for (const auto& [nodes, push] :
+       {std::pair{1, Push::kBlocks}, {1, Push::kEngine}, {3, Push::kBlocks}}) {
     GatherCase c = plain_case(nodes, 2);
     c.shape.m = 1;
+    c.tuning.push = push;
     c.iterations = 6;
     c.pause = std::chrono::milliseconds(20);
     expect_right(c);
