@@ -13,7 +13,7 @@ JOBS := $(shell nproc)
 
 # From nothing, the demo compiles the GPU kernels only if there is a GPU to run them.
 demo: setup
-	@test -f build/build.ninja || cmake --preset $(if $(wildcard /dev/nvidia0),$(PRESET),cpu)
+	@test -f build/build.ninja || cmake --preset $(if $(wildcard /dev/nvidia[0-9]*),$(PRESET),cpu)
 	@cmake --build build --target mkernel_app
 	build/bin/mkernel check ag-gemm --nodes 2 --gpus 4 --m 1024 --n 512 --k 512 --iters 3
 

@@ -13,8 +13,7 @@
 namespace mkernel::app {
 namespace {
 
-constexpr int64_t kMaxSize = (int64_t{1} << 31) - 1;  // of m, n and k
-constexpr int kMaxRanks = 1024;                       // nodes, GPUs per node
+constexpr int kMaxRanks = 1024;  // nodes, GPUs per node
 constexpr int64_t kMaxIterations = 1'000'000;
 
 /// A number read by our own strict parser: CLI11's would take "0x10", and round what is too large.
@@ -94,16 +93,16 @@ void add_cluster(CLI::App& app, Arguments& a) {
 void add_operands(CLI::App& app, CaseArguments& c) {
   const auto choose_dtype = [&c](DType dtype) { c.dtype = dtype; };
   const auto choose_layout = [&c](BLayout layout) { c.b_layout = layout; };
-  add_whole(app, "--m", c.m, {0, kMaxSize}, "rows of A over all ranks")->required();
-  add_whole(app, "--n", c.n, {1, kMaxSize}, "columns of C")->required();
-  add_whole(app, "--k", c.k, {1, kMaxSize}, "columns of A")->required();
+  add_whole(app, "--m", c.m, {0, kMaxExtent}, "rows of A over all ranks")->required();
+  add_whole(app, "--n", c.n, {1, kMaxExtent}, "columns of C")->required();
+  add_whole(app, "--k", c.k, {1, kMaxExtent}, "columns of A")->required();
   add_choice<DType>(app, "--dtype", choose_dtype, {{"bf16", DType::kBf16}, {"fp16", DType::kFp16}},
                     "of all matrices (bf16)");
   add_choice<BLayout>(app, "--b-layout", choose_layout,
                       {{"kn", BLayout::kKN}, {"nk", BLayout::kNK}}, "how B lies in memory (kn)");
   app.add_flag("--gather-a", c.gather_a, "also hand out, and verify, the gathered A");
   add_whole(app, "--seed", c.seed, {0, std::numeric_limits<int64_t>::max()}, "of the inputs (1)");
-  constexpr WholeRange kAny{0, kMaxSize};
+  constexpr WholeRange kAny{0, kMaxExtent};
   add_whole(app, "--blocks", c.tuning.blocks, kAny, "blocks per rank, 0: the plan chooses (0)");
   add_whole(app, "--comm-blocks", c.tuning.comm_blocks, kAny, "of these, to move data first (0)");
   add_whole(app, "--chunk-rows", c.tuning.chunk_rows, kAny, "rows per message (0)");

@@ -186,7 +186,8 @@ std::string to_json(Session& session, const Report& report) {
 }
 
 Status prepare_file(const std::string& option, const std::string& path) {
-  if (path.empty() || std::ofstream(path)) return Status::ok();
+  // Opened for appending: what is there stays until there is something new to put in its place.
+  if (path.empty() || std::ofstream(path, std::ios::app)) return Status::ok();
   return {Code::kInvalidArgument,
           option + ": got '" + path + "', allowed is a file that can be written"};
 }

@@ -63,8 +63,8 @@ class Context {
  public:
   /// All nodes * gpus ranks of a cluster in this process, in rank order: rank = node * gpus + gpu.
   /// On CUDA devices ranks are dealt to the GPUs in turn; several ranks may share one.
-  /// Errors: invalid_argument for a count below 1 or an option out of its range; unavailable if
-  /// there is no such device.
+  /// Errors: invalid_argument for a count below 1 or an option out of its range; unsupported for a
+  /// device or transport that this build is without; unavailable if there is no such device.
   static Result<std::vector<Context>> create_virtual(const ClusterOptions& options);
 
   Context(Context&&) noexcept;
@@ -87,7 +87,7 @@ class Context {
 
   /// Waits for all work on a stream.
   /// Errors: timeout or peer_failed with who waited for what, if a launch of any rank of this
-  /// process failed; from then on every synchronize, and every run and creation of a plan, of
+  /// cluster failed; from then on every synchronize, and every run and creation of a plan, of
   /// these contexts fails with it.
   Status synchronize(StreamHandle stream);
 

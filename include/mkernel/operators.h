@@ -49,7 +49,9 @@ class AllGatherGemm {
  public:
   /// Collective over the cluster.
   /// Errors: invalid_argument for a size or tuning out of its range, if the work space would exceed
-  /// ClusterOptions::heap_bytes_limit, or if another rank made another plan in its place.
+  /// ClusterOptions::heap_bytes_limit, or if another rank made another plan in its place;
+  /// unsupported if push = engine cannot be had; unavailable if the device is full; what
+  /// Context::synchronize reports, if an earlier launch failed.
   static Result<AllGatherGemm> create(const Context& context, const AllGatherGemmShape& shape,
                                       const AllGatherGemmTuning& tuning = {});
 

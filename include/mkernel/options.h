@@ -21,9 +21,13 @@ struct LoopbackOptions {
   double link_us = 0;                     // latency in microseconds, >= 0
   LinkOrder order = LinkOrder::kInOrder;  // kReordered delivers like AWS SRD
   uint64_t seed = 1;                      // of the reordering
-  std::vector<int> stalled_ranks = {};    // their endpoints stand still for stall_us ...
-  double stall_us = 0;                    // ... before each launch's first message
-  int64_t fail_after = -1;                // the n-th write completes with an error; -1: never
+  // Ranks whose network stands still for stall_us whenever a message finds it idle, so also before
+  // the first one of a launch.
+  std::vector<int> stalled_ranks = {};
+  double stall_us = 0;
+  // The write of this number, counted from 0 over all ranks, completes with an error, and so do all
+  // later ones between its two ranks; -1: none.
+  int64_t fail_after = -1;
 };
 
 struct ClusterOptions {

@@ -12,6 +12,10 @@ enum class BLayout : uint8_t { kKN, kNK };
 
 inline constexpr uint64_t kElementBytes = 2;
 
+/// The most rows, columns or depth: rounded up to tiles they are counted with 31 bits on the
+/// device; offsets with 64.
+inline constexpr int64_t kMaxExtent = int64_t{1} << 30;
+
 /// A row-major matrix: element (i, j) is data[i * ld + j]. `ld` is in elements, ld >= cols.
 struct Matrix {
   void* data = nullptr;

@@ -10,11 +10,11 @@ namespace mkernel {
 /// One write. bytes == 0 raises the flag only. Bytes are named by heap addresses
 /// (memory/heap_address.h).
 struct Command {
-  uint64_t local_offset;   // address in the sender's heap
-  uint64_t remote_offset;  // address in the receiver's heap
-  uint32_t bytes;          // contiguous; a chunk stays below 4 GiB
-  uint32_t epoch;          // value that the flag gets
-  uint32_t flag;           // index in the receiver's flag region
+  uint64_t local_address;   // address in the sender's heap
+  uint64_t remote_address;  // address in the receiver's heap
+  uint32_t bytes;           // contiguous; a chunk stays below 4 GiB
+  uint32_t epoch;           // value that the flag gets
+  uint32_t flag;            // index in the receiver's flag region
   uint16_t dst_rank;
 };
 

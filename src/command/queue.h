@@ -1,5 +1,5 @@
-// The queue of commands from a kernel to its proxy: many producers (blocks of one GPU), one
-// consumer (the proxy thread of that GPU), in pinned host memory.
+// The queue of commands from a rank's kernels to its proxy: many producers (blocks), one consumer
+// (the proxy's thread), in pinned host memory.
 //
 // Invariants, and why they hold:
 //  1. A slot is written by the producer that drew its position from `head`, by nobody else.
@@ -33,8 +33,8 @@ class CommandQueue {
     if (!dog.wait(site, free_at, [&] { return static_cast<uint32_t>(completed()); }).ok)
       return false;
     CommandSlot& slot = slots_[pos & (capacity() - 1)];
-    store_relaxed<Scope::kSys>(&slot.words[1], c.local_offset);
-    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_offset);
+    store_relaxed<Scope::kSys>(&slot.words[1], c.local_address);
+    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_address);
     store_relaxed<Scope::kSys>(&slot.words[3], (uint64_t{c.epoch} << 32) | c.bytes);
     store_release<Scope::kSys>(&slot.words[0], commit_word(c, lap_tag(pos >> log2_capacity_)));
     return true;

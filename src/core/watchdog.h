@@ -1,4 +1,4 @@
-// Bounded waits. Every wait on the device and on the host goes through Watchdog::wait, has a limit
+// Bounded waits. Every wait for another rank goes through Watchdog::wait, has a limit
 // and watches an abort word; whoever gives up writes down who waited for what.
 #pragma once
 #include <cstdint>
@@ -43,7 +43,7 @@ struct WaitResult {
 };
 
 /// Limits and reports of one rank. Writers: any block or thread of the rank. `abort` is shared by
-/// all ranks of a process; it goes 0 -> 1 once (sys scope) and ends every wait.
+/// all ranks of a cluster in a process; it goes 0 -> 1 once (sys scope) and ends every wait.
 struct Watchdog {
   uint32_t* abort;      // sys: 0 healthy, 1 everybody leaves
   uint32_t* claim;      // gpu: the first of this rank's waiters to trip takes it 0 -> 1
@@ -73,7 +73,7 @@ struct Watchdog {
     }
   }
 
-  /// Records a fault, unless this rank has one, and makes every wait of the process end.
+  /// Records a fault, unless this rank has one, and makes every wait of the cluster end.
   MK_HD void trip(const WaitSite& site, uint32_t expected, uint32_t seen) const {
     if (add_relaxed<Scope::kGpu>(claim, 1u) == 0) {
       record->place = site.place;

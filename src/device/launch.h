@@ -32,7 +32,7 @@ KernelShape kernel_shape();
 /// Errors: unavailable if the device cannot run them.
 Status load_kernels();
 
-/// Enqueues one launch on the current device. Operands that the copy engines of an SM cannot
+/// Enqueues one launch on the current device. Operands that TMA cannot
 /// address (base or pitch not a multiple of 16 bytes) are repacked before it, in scratch memory.
 /// Pushes run beside the kernel; the stream waits for both.
 Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,

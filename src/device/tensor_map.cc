@@ -37,9 +37,9 @@ bool is_tma_aligned(const Matrix& matrix) {
 }
 
 Result<CUtensorMap> encode_tensor_map(const Matrix& matrix, DType type, uint32_t box_rows) {
-  constexpr int64_t kMaxExtent = int64_t{1} << 31;  // coordinates are signed 32-bit
+  constexpr int64_t kMaxCoordinate = int64_t{1} << 31;  // coordinates are signed 32-bit
   if (matrix.data == nullptr || matrix.rows < 1 || matrix.cols < 1 || matrix.ld < matrix.cols ||
-      matrix.rows >= kMaxExtent || matrix.cols >= kMaxExtent || !is_tma_aligned(matrix)) {
+      matrix.rows >= kMaxCoordinate || matrix.cols >= kMaxCoordinate || !is_tma_aligned(matrix)) {
     return Status(Code::kInvalidArgument,
                   "no tensor map for " + describe(matrix) +
                       ": rows and cols must be in [1, 2^31), base and row pitch multiples of "

@@ -1,4 +1,4 @@
-// Tensor maps: how the copy engine of the SM finds boxes of a matrix. Host side only.
+// Tensor maps: how TMA, an SM's bulk copies, finds boxes of a matrix. Host side only.
 #pragma once
 #include <cuda.h>
 

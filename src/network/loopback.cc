@@ -178,18 +178,19 @@ class LoopbackEndpoint final : public Endpoint {
                                                std::to_string(kMaxFlags));
     }
     if (w.bytes == 0 || (source_of(w) != nullptr && target_of(w) != nullptr)) return Status::ok();
-    return error(Code::kInvalidArgument,
-                 std::to_string(w.bytes) + " bytes from address " + std::to_string(w.local_offset) +
-                     " to address " + std::to_string(w.remote_offset) + " of rank " +
-                     std::to_string(w.peer) + ": outside of " +
-                     (source_of(w) == nullptr ? "its own" : "the peer's") + " heap");
+    return error(Code::kInvalidArgument, std::to_string(w.bytes) + " bytes from address " +
+                                             std::to_string(w.local_address) + " to address " +
+                                             std::to_string(w.remote_address) + " of rank " +
+                                             std::to_string(w.peer) + ": outside of " +
+                                             (source_of(w) == nullptr ? "its own" : "the peer's") +
+                                             " heap");
   }
 
   const char* source_of(const Write& w) const {
-    return fabric_->heaps[rank_]->resolve(w.local_offset, w.bytes);
+    return fabric_->heaps[rank_]->resolve(w.local_address, w.bytes);
   }
   char* target_of(const Write& w) const {
-    return fabric_->heaps[w.peer]->resolve(w.remote_offset, w.bytes);
+    return fabric_->heaps[w.peer]->resolve(w.remote_address, w.bytes);
   }
 
   void take_off(const Write& w, uint64_t now_ns) {

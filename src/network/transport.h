@@ -27,8 +27,8 @@ struct Write {
   };
   Kind kind = Kind::kData;
   uint32_t peer = 0;
-  uint64_t local_offset = 0;   // address in this rank's heap
-  uint64_t remote_offset = 0;  // address in the peer's heap
+  uint64_t local_address = 0;   // address in this rank's heap
+  uint64_t remote_address = 0;  // address in the peer's heap
   uint64_t bytes = 0;
   uint32_t flag = 0;
   uint32_t value = 0;

@@ -20,10 +20,6 @@ Status refuse(const std::string& what, int64_t value, const std::string& allowed
   return Status(Code::kInvalidArgument, what + " = " + std::to_string(value) + ": " + allowed);
 }
 
-/// Rows, columns and depth, rounded up to tiles, are counted with 31 bits on the device; offsets
-/// with 64.
-constexpr int64_t kMaxExtent = int64_t{1} << 30;
-
 Status check_shape(const AllGatherGemmShape& s) {
   const std::string most = " to " + std::to_string(kMaxExtent) + " is allowed";
   if (s.m < 0 || s.m > kMaxExtent) return refuse("m", s.m, "0" + most);

@@ -25,9 +25,12 @@ Status check_options(const ClusterOptions& o) {
   constexpr int64_t kMaxTimeoutUs = INT64_MAX / 1000;  // limits are counted in nanoseconds
   if (o.timeout_us <= 0 || o.timeout_us > kMaxTimeoutUs)
     return refuse("timeout_us", o.timeout_us, "must be 1 to " + std::to_string(kMaxTimeoutUs));
-  if (o.transport != "auto" && o.transport != "loopback")
-    return Status(Code::kUnavailable,
+  if (o.transport != "auto" && o.transport != "loopback") {
+    const bool is_planned =
+        o.transport == "verbs" || o.transport == "efa" || o.transport == "libfabric";
+    return Status(is_planned ? Code::kUnsupported : Code::kInvalidArgument,
                   "transport = " + o.transport + ": this build has auto and loopback");
+  }
   return check_loopback({.link = o.loopback},
                         static_cast<size_t>(o.nodes) * static_cast<size_t>(o.gpus));
 }
@@ -151,7 +154,7 @@ Status Cluster::status() const {
   if (load_acquire<Scope::kSys>(abort_) == 0) return Status::ok();
   const std::lock_guard lock(fault_mutex_);
   if (!fault_) fault_ = find_fault();
-  return fault_ ? *fault_ : Status(Code::kPeerFailed, "a rank of this process reported a failure");
+  return fault_ ? *fault_ : Status(Code::kPeerFailed, "a rank of this cluster reported a failure");
 }
 
 std::optional<Status> Cluster::find_fault() const {

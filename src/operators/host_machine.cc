@@ -63,7 +63,7 @@ Machines create_host_machines(int num_ranks) {
 
 #if !defined(MK_WITH_CUDA)
 Result<Machines> create_cuda_machines(int) {
-  return Status(Code::kUnavailable, "device = cuda: this build of mkernel is without CUDA");
+  return Status(Code::kUnsupported, "device = cuda: this build of mkernel is without CUDA");
 }
 
 int num_cuda_devices() { return 0; }

@@ -87,6 +87,7 @@ MK_HD bool await_flag(const AllGatherGemmWork& op, uint32_t flag, uint32_t want,
   const auto seen = [&] { return load_acquire<Scope::kSys>(word); };
   const WaitResult result = op.dog.wait(site, want, seen);
   tally.waits += result.waited ? 1 : 0;
+  if (!result.ok) store_relaxed<Scope::kGpu>(&op.state->broken, 1u);
   return result.ok;
 }
 
@@ -202,8 +203,10 @@ MK_HD void multiply_tiles(Block& block) {
   while (block.take(&tile)) block.multiply(tile);
 }
 
-/// Tells every peer that this rank is done with the slots of launches up to `epoch`.
+/// Tells every peer that this rank is done with the slots of launches up to `epoch`. A launch that
+/// broke off says nothing: what was sent to it may still be on its way, out of the peers' slots.
 MK_HD bool give_credit(const AllGatherGemmWork& op, uint32_t epoch) {
+  if (load_relaxed<Scope::kGpu>(&op.state->broken) != 0) return false;
   return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
     const uint32_t credit = op.flags.credit(op.rank());
     if (!op.cluster().same_node(op.rank(), peer))

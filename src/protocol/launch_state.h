@@ -17,6 +17,7 @@ struct LaunchState {
   uint32_t task_ticket = 0;  // communication tasks claimed
   uint32_t tile_ticket = 0;  // tiles claimed
   uint32_t left = 0;         // blocks left
+  uint32_t broken = 0;       // 1 once a launch ended before all its waits did; it stays
   // Totals over all launches.
   uint64_t launches = 0;
   uint64_t tiles = 0;

@@ -151,8 +151,8 @@ bool Proxy::post_batch(size_t limit) {
   for (const auto& [position, c] : batch) {
     const ChunkWrites chunk =
         writes_of_chunk(method_, {.peer = c.dst_rank,
-                                  .local_offset = c.local_offset,
-                                  .remote_offset = c.remote_offset,
+                                  .local_address = c.local_address,
+                                  .remote_address = c.remote_address,
                                   .bytes = c.bytes,
                                   .flag = c.flag,
                                   .value = c.epoch,

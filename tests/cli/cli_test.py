@@ -87,7 +87,7 @@ def check_refusals():
     refused("transport not in this build", [*op, *SMALL, *HOST, "--transport", "verbs"], 4,
             "verbs", "not part of this build")
     refused("more memory than there is",
-            [*op, "--m", "2147483647", "--n", "2147483647", "--k", "1", *HOST], 4, "GiB")
+            [*op, "--m", "1073741824", "--n", "1073741824", "--k", "1", *HOST], 4, "GiB")
     refused("bench: unknown baseline", ["bench", "ag-gemm", *SMALL, "--baseline", "x"], 2,
             "--baseline", "allowed")
     slow = ["--nodes", "2", "--link-gbs", "0.000001", "--timeout-ms", "200"]

@@ -66,14 +66,14 @@ FAULTS = [
     ("an epoch compared without regard to its wrap", "src/core/sync.h",
      "return static_cast<int32_t>(have - want) >= 0;", "return have >= want;"),
     ("a commit before its payload", "src/command/queue.h",
-     """    store_relaxed<Scope::kSys>(&slot.words[1], c.local_offset);
-    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_offset);
+     """    store_relaxed<Scope::kSys>(&slot.words[1], c.local_address);
+    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_address);
     store_relaxed<Scope::kSys>(&slot.words[3], (uint64_t{c.epoch} << 32) | c.bytes);
     store_release<Scope::kSys>(&slot.words[0], commit_word(c, lap_tag(pos >> log2_capacity_)));
 """,
      """    store_release<Scope::kSys>(&slot.words[0], commit_word(c, lap_tag(pos >> log2_capacity_)));
-    store_relaxed<Scope::kSys>(&slot.words[1], c.local_offset);
-    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_offset);
+    store_relaxed<Scope::kSys>(&slot.words[1], c.local_address);
+    store_relaxed<Scope::kSys>(&slot.words[2], c.remote_address);
     store_relaxed<Scope::kSys>(&slot.words[3], (uint64_t{c.epoch} << 32) | c.bytes);
 """),
     ("a release made relaxed", PROTOCOL,

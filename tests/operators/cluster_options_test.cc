@@ -69,7 +69,7 @@ TEST(ClusterOptions, UnknownTransportsAreRefusedByName) {
     for (const int nodes : {1, 2}) {
       ClusterOptions options = cluster_of(nodes, 1);
       options.transport = name;
-      expect_refused(options, Code::kUnavailable, {"transport = " + name, "auto", "loopback"});
+      expect_refused(options, Code::kInvalidArgument, {"transport = " + name, "auto", "loopback"});
     }
   }
 }
@@ -86,7 +86,11 @@ TEST(ClusterOptions, CudaIsUnavailableWithoutAGpu) {
   if (num_cuda_devices() > 0) GTEST_SKIP() << "there is a GPU";
   ClusterOptions options = cluster_of(1, 1);
   options.device = DeviceKind::kCuda;
+#if defined(MK_WITH_CUDA)
   expect_refused(options, Code::kUnavailable, {});
+#else
+  expect_refused(options, Code::kUnsupported, {"without CUDA"});
+#endif
 }
 
 TEST(ClusterOptions, HeapLimitsBeyondAddressesAreRefused) {

@@ -28,8 +28,8 @@ class Conformance : public testing::TestWithParam<TransportCase> {
     const uint64_t address = ranks_->address() + offset;
     return {.kind = Write::Kind::kDataImmediate,
             .peer = peer,
-            .local_offset = address,
-            .remote_offset = address,
+            .local_address = address,
+            .remote_address = address,
             .bytes = bytes,
             .value = value,
             .id = id};
@@ -176,10 +176,10 @@ TEST_P(Conformance, WhatIsOutOfBoundsIsRefusedAndPostsNothing) {
   }
   bad["peer"].peer = 3;
   bad["self"].peer = 0;
-  bad["local end"].local_offset = end - 63;
-  bad["remote end"].remote_offset = end - 63;
+  bad["local end"].local_address = end - 63;
+  bad["remote end"].remote_address = end - 63;
   bad["wrap"].bytes = ~uint64_t{0};
-  bad["no region"].remote_offset = 0;
+  bad["no region"].remote_address = 0;
   bad["flag"] = {.kind = Write::Kind::kFlag, .peer = 1, .flag = kMaxFlags};
   for (const auto& [name, write] : bad) {
     const std::array<Write, 2> writes{good, write};
@@ -243,7 +243,7 @@ TEST_P(Conformance, EveryRankHearsFromEveryOther) {
   for (uint32_t step = 1; step < kRanks; ++step) {
     for (uint32_t src = 0; src < kRanks; ++src) {
       Write w = write_to((src + step) % kRanks, 0, kBytes, src, step);
-      w.remote_offset += (src + 1) * kBytes;
+      w.remote_address += (src + 1) * kBytes;
       ASSERT_TRUE(endpoints_[src]->post({&w, 1}));
       await(src, Event::Kind::kCompleted, 1);
     }

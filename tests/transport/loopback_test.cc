@@ -21,8 +21,8 @@ Write write_of(const TestRanks& ranks, uint32_t peer, uint64_t offset, uint64_t 
   const uint64_t address = ranks.address() + offset;
   return {.kind = Write::Kind::kDataImmediate,
           .peer = peer,
-          .local_offset = address,
-          .remote_offset = address,
+          .local_address = address,
+          .remote_address = address,
           .bytes = bytes,
           .value = value,
           .id = value};

@@ -24,8 +24,8 @@ struct TestQueue {
 
 /// Every field tells which command it belongs to, and none fits in 32 bits that should not.
 Command command_number(uint32_t n) {
-  return {.local_offset = (uint64_t{n} << 40) + 1,
-          .remote_offset = ~(uint64_t{n} << 40),
+  return {.local_address = (uint64_t{n} << 40) + 1,
+          .remote_address = ~(uint64_t{n} << 40),
           .bytes = ~n,
           .epoch = n * 3,
           .flag = n,
@@ -35,8 +35,8 @@ Command command_number(uint32_t n) {
 void expect_number(const Command& c, uint32_t n) {
   const Command want = command_number(n);
   ASSERT_EQ(c.flag, want.flag);
-  ASSERT_EQ(c.local_offset, want.local_offset);
-  ASSERT_EQ(c.remote_offset, want.remote_offset);
+  ASSERT_EQ(c.local_address, want.local_address);
+  ASSERT_EQ(c.remote_address, want.remote_address);
   ASSERT_EQ(c.bytes, want.bytes);
   ASSERT_EQ(c.epoch, want.epoch);
   ASSERT_EQ(c.dst_rank, want.dst_rank);
@@ -61,8 +61,8 @@ TEST(CommandQueue, FieldsSurviveAtTheirExtremes) {
     Command c;
     ASSERT_TRUE(t.queue.read(position++, &c));
     t.queue.complete(position);
-    EXPECT_EQ(c.local_offset, want.local_offset);
-    EXPECT_EQ(c.remote_offset, want.remote_offset);
+    EXPECT_EQ(c.local_address, want.local_address);
+    EXPECT_EQ(c.remote_address, want.remote_address);
     EXPECT_EQ(c.bytes, want.bytes);
     EXPECT_EQ(c.epoch, want.epoch);
     EXPECT_EQ(c.flag, want.flag);

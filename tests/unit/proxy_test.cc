@@ -222,9 +222,9 @@ TEST_P(ProxyOverEveryLink, UnroutableCommandIsRefusedLoudly) {
   EXPECT_EQ(refused([](Command& c) { c.dst_rank = 2; }), Code::kInvalidArgument);
   EXPECT_EQ(refused([](Command& c) { c.dst_rank = 0; }), Code::kInvalidArgument);
   EXPECT_EQ(refused([](Command& c) { c.flag = kMaxFlags; }), Code::kInvalidArgument);
-  EXPECT_EQ(refused([](Command& c) { c.local_offset += 4096; }), Code::kInvalidArgument);
-  EXPECT_EQ(refused([](Command& c) { c.remote_offset += 4033; }), Code::kInvalidArgument);
-  EXPECT_EQ(refused([](Command& c) { c.remote_offset = 0; }), Code::kInvalidArgument);
+  EXPECT_EQ(refused([](Command& c) { c.local_address += 4096; }), Code::kInvalidArgument);
+  EXPECT_EQ(refused([](Command& c) { c.remote_address += 4033; }), Code::kInvalidArgument);
+  EXPECT_EQ(refused([](Command& c) { c.remote_address = 0; }), Code::kInvalidArgument);
 }
 
 TEST_P(ProxyOverEveryLink, StopWithASilentNetworkIsBoundedAndSaysSo) {

@@ -1,4 +1,4 @@
-// Proxy fences: order between ordinary accesses (generic proxy) and those of the copy engine and
+// Proxy fences: order between ordinary accesses (generic proxy) and those of bulk copies and
 // the tensor cores (async proxy). One PTX instruction per function.
 #pragma once
 

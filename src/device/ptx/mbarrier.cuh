@@ -64,7 +64,7 @@ __device__ __forceinline__ bool mbarrier_try_wait_cluster(uint32_t barrier, uint
   return done != 0;
 }
 
-/// Makes initialised barriers visible to the cluster and to the copy engine.
+/// Makes initialised barriers visible to the cluster and to bulk copies.
 __device__ __forceinline__ void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
