@@ -162,6 +162,10 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
        {"none", "none"}},
       "what to time beside it (all)");
   bench->add_option("--plot", a.plot_file, "draw the results there")->type_name("FILE.svg");
+  const std::string command = argc > 1 ? argv[1] : "";
+  if (!command.starts_with('-') && command != "info" && command != "check" && command != "bench")
+    return Status(Code::kInvalidArgument,
+                  "command: got '" + command + "', allowed are info, check and bench");
   try {
     app.parse(join_negative_values(argc, argv));
   } catch (const CLI::CallForHelp&) {

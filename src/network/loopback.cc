@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -335,7 +336,9 @@ Status check_loopback(const LoopbackConfig& config, size_t num_ranks) {
   for (const auto& [name, us] :
        {std::pair{"link_us", link.link_us}, std::pair{"stall_us", link.stall_us}}) {
     if (us >= 0 && us <= kMaxDelayUs) continue;
-    return refuse(std::string(name) + " = " + std::to_string(us) + ": 0 to 1e12");
+    std::ostringstream value;  // std::to_string would spell 1e300 out
+    value << us;
+    return refuse(std::string(name) + " = " + value.str() + ": 0 to 1e12");
   }
   for (const int rank : link.stalled_ranks) {
     if (rank >= 0 && static_cast<size_t>(rank) < num_ranks) continue;

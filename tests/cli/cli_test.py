@@ -62,7 +62,7 @@ def refused(name, args, code, *mentions):
 
 def check_refusals():
     op = ["check", "ag-gemm"]
-    refused("no command", [], 2, "subcommand")
+    refused("no command", [], 2, "info, check and bench")
     refused("unknown command", ["frobnicate"], 2)
     refused("no operator", ["check", *SMALL], 2, "OP")
     refused("unknown operator", ["check", "gemm-xx", *SMALL], 2, "gemm-xx", "ag-gemm")
