@@ -10,8 +10,8 @@ namespace mkernel {
 inline constexpr uint32_t kFlagBits = 16;
 inline constexpr uint32_t kMaxFlags = 1u << kFlagBits;
 
-/// Flags are a line of L2 (32 words) apart. Many blocks poll, and a line lies in one slice of L2:
-/// neighbours in one line made the copies that they told of several times slower.
+/// Flags are a line of L2 (32 words) apart. Many blocks poll, and a line lies in one slice of L2,
+/// which copies to and from everywhere go through as well.
 inline constexpr uint32_t kFlagStride = 32;
 inline constexpr uint64_t kFlagRegionBytes = uint64_t{kMaxFlags} * kFlagStride * sizeof(uint32_t);
 

@@ -89,8 +89,8 @@ struct Watchdog {
 
 #if defined(__CUDA_ARCH__)
   static constexpr uint32_t kSpinsPerCheck = 64;
-  // A hundred blocks that poll without pause keep a slice of L2 so busy that the copies which they
-  // wait for crawl (H200, 2026-11-29: 8 times slower): pauses grow to about the length of a poll.
+  // A hundred blocks poll the same few words, beside the copies that they wait for: pauses grow to
+  // about the length of a poll. What this alone gains was not measured.
   static __device__ __forceinline__ void pause(uint32_t spin) {
     __nanosleep(spin < 5 ? 32u << spin : 1024u);
   }
