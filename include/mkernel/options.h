@@ -21,6 +21,7 @@ struct LoopbackOptions {
   double link_us = 0;                     // latency in microseconds, >= 0
   LinkOrder order = LinkOrder::kInOrder;  // kReordered delivers like AWS SRD
   uint64_t seed = 1;                      // of the reordering
+  double late_us = 0;  // kReordered: of a link's writes every third, from its first, is so late
   // Ranks whose network stands still for stall_us whenever a message finds it idle, so also before
   // the first one of a launch.
   std::vector<int> stalled_ranks = {};

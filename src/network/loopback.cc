@@ -63,8 +63,9 @@ struct Placed {
 };
 
 struct Link {
-  std::deque<Flight> flights;  // in order of posting, so of due time
+  std::deque<Flight> flights;  // in order of due time
   uint64_t free_ns = 0;        // when the last write has left
+  uint64_t num_posted = 0;     // writes
   bool broken = false;
   std::optional<Event> last_immediate;
 };
@@ -209,7 +210,10 @@ class LoopbackEndpoint final : public Endpoint {
         .pieces = {{{0, w.bytes}}},
         .num_pieces = 1};
     if (!in_order_ && w.kind != Write::Kind::kFlag) cut(flight);
-    link.flights.push_back(flight);
+    if (!in_order_ && link.num_posted++ % 3 == 0) flight.due_ns += ns_of_us(options_.late_us);
+    const auto later = [](uint64_t due_ns, const Flight& f) { return due_ns < f.due_ns; };
+    link.flights.insert(
+        std::upper_bound(link.flights.begin(), link.flights.end(), flight.due_ns, later), flight);
   }
 
   void cut(Flight& flight) {
@@ -334,7 +338,8 @@ Status check_loopback(const LoopbackConfig& config, size_t num_ranks) {
     return refuse("link_gbs = " + std::to_string(link.link_gbs) + ": 0, or at least 1e-6");
   }
   for (const auto& [name, us] :
-       {std::pair{"link_us", link.link_us}, std::pair{"stall_us", link.stall_us}}) {
+       {std::pair{"link_us", link.link_us}, std::pair{"stall_us", link.stall_us},
+        std::pair{"late_us", link.late_us}}) {
     if (us >= 0 && us <= kMaxDelayUs) continue;
     std::ostringstream value;  // std::to_string would spell 1e300 out
     value << us;

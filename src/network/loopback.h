@@ -5,7 +5,9 @@
 //                       may be placed link_us after that.
 //   kInOrder            writes are placed one after the other, like RC.
 //   kReordered          any write whose time has come may be next, in pieces in any order; its
-//                       immediate shows after all its pieces, like SRD.
+//                       immediate shows after all its pieces, like SRD. Every third write of a
+//                       link, from its first, may be placed late_us later still, so that what is
+//                       posted next overtakes it for certain.
 //   stalled ranks       a post to an idle endpoint (nothing in flight, so also the first of a
 //                       launch) stops it for stall_us: it places and reports nothing.
 //   fail_after = n      the n-th write posted in the whole fabric, counted from 0, fails, and with

@@ -221,6 +221,7 @@ void random_network(std::mt19937& random, GatherCase& c) {
     link.link_us = pick(random, 1, 300);
     link.link_gbs = 0.05 * pick(random, 1, 20);
   }
+  if (pick(random, 0, 3) == 0) link.late_us = pick(random, 100, 3000);
   if (pick(random, 0, 3) == 0) {
     for (int i = 0; i < 3; ++i)
       link.stalled_ranks.push_back(pick(random, 0, c.cluster.nodes * c.cluster.gpus - 1));
@@ -240,9 +241,9 @@ std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
              << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows << " push "
              << static_cast<int>(c.tuning.push) << " first epoch " << c.cluster.first_epoch
              << " link " << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
-             << link.link_gbs << " GB/s " << link.link_us << " us seed " << link.seed << " stalled "
-             << link.stalled_ranks.size() << " for " << link.stall_us << " us, gather_a "
-             << c.shape.gather_a << ", seed " << c.seed;
+             << link.link_gbs << " GB/s " << link.link_us << " us late " << link.late_us
+             << " us seed " << link.seed << " stalled " << link.stalled_ranks.size() << " for "
+             << link.stall_us << " us, gather_a " << c.shape.gather_a << ", seed " << c.seed;
 }
 
 GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {

@@ -108,6 +108,7 @@ std::vector<LoopbackOptions> bad_links() {
   for (const double us : {-1.0, nan, infinity}) {
     bad.emplace_back().link_us = us;
     bad.emplace_back().stall_us = us;
+    bad.emplace_back().late_us = us;
   }
   for (const int rank : {-1, 2, 1 << 30}) bad.emplace_back().stalled_ranks = {rank};
   return bad;

@@ -105,6 +105,19 @@ TEST(Loopback, ArrivedChunkIsWholeWhileOthersOvertakeIt) {
 
 TEST(Loopback, NothingOvertakesOnAnInOrderLink) { EXPECT_FALSE(overtakes({})); }
 
+TEST(Loopback, LateWriteIsOvertakenByTheNext) {
+  const TestRanks ranks(2, 128);
+  const LoopbackOptions link{
+      .order = LinkOrder::kReordered, .late_us = 20'000, .stalled_ranks = {}};
+  const Endpoints endpoints = value_of(create_loopback({.link = link}, ranks.heap_of_rank));
+  for (uint64_t id : {1u, 2u}) {
+    const Write w = write_of(ranks, 1, 0, 64, id);
+    ASSERT_TRUE(endpoints[0]->post({&w, 1}));
+  }
+  EXPECT_EQ(next_event(*endpoints[0]).id, 2u);
+  EXPECT_EQ(next_event(*endpoints[0]).id, 1u);
+}
+
 TEST(Loopback, FlagOverAReorderedLinkCanOvertakeItsData) {
   // Why arrival.h uses immediates there: the model must show what goes wrong without them.
   bool overtook = false;
@@ -227,6 +240,7 @@ TEST(Loopback, BadOptionIsRefusedByItsName) {
   const std::vector<std::pair<std::string, LoopbackConfig>> cases = {
       {"link_gbs", {.link = {.link_gbs = -1, .stalled_ranks = {}}}},
       {"link_us", {.link = {.link_us = -1, .stalled_ranks = {}}}},
+      {"late_us", {.link = {.late_us = -1, .stalled_ranks = {}}}},
       {"stall_us", {.link = {.stalled_ranks = {}, .stall_us = 1e300}}},
       {"stalled_ranks", {.link = {.stalled_ranks = {2}}}},
       {"max_in_flight", {.max_in_flight = 0}},
