@@ -6,8 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include <mkernel/status.h>
+
+#include "memory/symmetric_heap.h"
 
 namespace mkernel {
 
@@ -48,13 +51,36 @@ struct Event {
   uint64_t id = 0;
 };
 
-/// One rank's end of the network. Threads: one thread, the rank's proxy, calls post and poll; a
-/// second one is refused with invalid_argument. The heaps of all ranks must live until the
-/// endpoints of all ranks are closed.
+/// One rank's end of the network. Its life: created for a rank's heap, whose flag region it makes
+/// known to the network; address() goes to all ranks, connect() takes theirs; then every region
+/// that a write is to touch is exported by its owner and imported by the others. Who carries
+/// addresses and keys between ranks is the caller's matter.
+///
+/// Threads: one thread, the rank's proxy, calls post and poll; a second one is refused with
+/// invalid_argument. Regions may come and go on another thread meanwhile. The heaps of all ranks
+/// must live until the endpoints of all ranks are closed.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
   virtual LinkTraits traits() const = 0;
+
+  /// How peers reach this endpoint and its flags: bytes that only the same transport reads.
+  virtual std::string address() const = 0;
+  /// Takes the addresses of ranks 0, 1, ...; an empty one is a rank that is never written to.
+  /// Once, before the first post.
+  /// Errors: invalid_argument for an address of another transport or version; unavailable, naming
+  /// the rank, if it cannot be reached.
+  virtual Status connect(std::span<const std::string> address_of_rank) = 0;
+
+  /// Makes a region of this rank's heap a source and a target of writes. Returns its key: bytes
+  /// that peers need to write there.
+  virtual Result<std::string> export_region(const HeapRegion& region) = 0;
+  /// The region of `bytes` that `peer` has at this heap address.
+  virtual Status import_region(uint32_t peer, uint64_t address, uint64_t bytes,
+                               const std::string& key) = 0;
+  /// Forgets a region, the own one and all peers' at this heap address. No write may be on its way
+  /// there or from there.
+  virtual void forget_region(uint64_t address) = 0;
 
   /// Posts all writes, or none.
   /// Errors: invalid_argument if a range, peer or flag is out of bounds; unavailable if more than

@@ -21,6 +21,7 @@ class Conformance : public testing::TestWithParam<TransportCase> {
   void connect(uint32_t num_ranks, uint64_t region_bytes, uint32_t num_flags = 64) {
     ranks_ = std::make_unique<TestRanks>(num_ranks, region_bytes, num_flags);
     endpoints_ = GetParam().create(ranks_->heap_of_rank);
+    connect_all(endpoints_, *ranks_);
   }
 
   /// A write of bytes at the same place of both ranks, with an immediate.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,6 +50,27 @@ struct TestRanks {
   std::vector<FlagRangePtr> flags;
   std::vector<SymmetricHeap*> heap_of_rank;
 };
+
+/// Does what sets up a cluster: exchanges the endpoints' addresses and the keys of all regions.
+inline void connect_all(std::span<const std::unique_ptr<Endpoint>> endpoints,
+                        const TestRanks& ranks) {
+  std::vector<std::string> addresses;
+  for (const auto& endpoint : endpoints) addresses.push_back(endpoint->address());
+  for (const auto& endpoint : endpoints) {
+    const Status connected = endpoint->connect(addresses);
+    ASSERT_TRUE(connected) << connected.to_string();
+  }
+  for (uint32_t owner = 0; owner < endpoints.size(); ++owner) {
+    const HeapRegion& region = *ranks.regions[owner];
+    const std::string key = value_of(endpoints[owner]->export_region(region));
+    for (uint32_t rank = 0; rank < endpoints.size(); ++rank) {
+      if (rank == owner) continue;
+      const Status imported =
+          endpoints[rank]->import_region(owner, region.address, region.bytes, key);
+      ASSERT_TRUE(imported) << imported.to_string();
+    }
+  }
+}
 
 /// Bytes that differ from place to place and from key to key.
 inline char pattern_byte(uint64_t key, uint64_t i) {

@@ -90,6 +90,13 @@ class ScriptedEndpoint final : public Endpoint {
   using Script = std::function<std::vector<Event>(std::deque<Write>&)>;
   ScriptedEndpoint(LinkTraits traits, Script script)
       : traits_(traits), script_(std::move(script)) {}
+  std::string address() const override { return {}; }
+  Status connect(std::span<const std::string>) override { return Status::ok(); }
+  Result<std::string> export_region(const HeapRegion&) override { return std::string(); }
+  Status import_region(uint32_t, uint64_t, uint64_t, const std::string&) override {
+    return Status::ok();
+  }
+  void forget_region(uint64_t) override {}
   LinkTraits traits() const override { return traits_; }
   Status post(std::span<const Write> writes) override {
     in_flight_.insert(in_flight_.end(), writes.begin(), writes.end());
