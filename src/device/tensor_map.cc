@@ -1,26 +1,18 @@
 #include "device/tensor_map.h"
 
-#include <cuda_runtime_api.h>
-
 #include <string>
+
+#include "memory/cuda_driver.h"
 
 namespace mkernel {
 namespace {
 
 using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
 
-// The driver library is never linked: a machine without a GPU does not have it.
 Result<EncodeTiled> find_encode_tiled() {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
-                                                             12000, cudaEnableDefault, &found);
-  if (error != cudaSuccess || found != cudaDriverEntryPointSuccess || function == nullptr) {
-    return Status(
-        Code::kUnavailable,
-        std::string("the CUDA driver has no cuTensorMapEncodeTiled: ") + cudaGetErrorString(error));
-  }
-  return reinterpret_cast<EncodeTiled>(function);
+  EncodeTiled encode = nullptr;
+  MK_RETURN_IF_ERROR(find_driver_function("cuTensorMapEncodeTiled", 12000, &encode));
+  return encode;
 }
 
 std::string describe(const Matrix& matrix) {

@@ -1,6 +1,5 @@
 #include "memory/cuda_memory.h"
 
-#include <cuda.h>
 #include <cudaTypedefs.h>
 
 #include <cstring>
@@ -11,6 +10,8 @@
 #include <vector>
 
 #include "memory/cuda_check.h"
+#include "memory/cuda_driver.h"
+#include "memory/cuda_shared.h"
 #include "memory/device_scope.h"
 
 namespace mkernel {
@@ -45,15 +46,7 @@ class CudaCopyChannel final : public CopyChannel {
       MK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
       channel->free_.emplace_back(event);
     }
-    // Through the run time, because a machine without a GPU has no driver library to link.
-    void* entry = nullptr;
-    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    MK_CUDA_CHECK(cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &entry, 11070,
-                                                   cudaEnableDefault, &found));
-    if (found != cudaDriverEntryPointSuccess || entry == nullptr) {
-      return Status(Code::kUnavailable, "the CUDA driver has no cuStreamWriteValue32");
-    }
-    channel->write_value_ = reinterpret_cast<PFN_cuStreamWriteValue32_v11070>(entry);
+    MK_RETURN_IF_ERROR(find_driver_function("cuStreamWriteValue32", 11070, &channel->write_value_));
     return std::unique_ptr<CopyChannel>(std::move(channel));
   }
 
@@ -77,10 +70,9 @@ class CudaCopyChannel final : public CopyChannel {
     const DeviceScope scope(device_);
     MK_CUDA_CHECK(scope.entered());
     // The default flags put a system-wide barrier between earlier work of the stream and the store.
-    const CUresult result = write_value_(stream_, reinterpret_cast<CUdeviceptr>(flag), value,
-                                         CU_STREAM_WRITE_VALUE_DEFAULT);
-    if (result == CUDA_SUCCESS) return Status::ok();
-    return Status(Code::kInternal, "cuStreamWriteValue32: CUresult " + std::to_string(result));
+    return driver_status("cuStreamWriteValue32",
+                         write_value_(stream_, reinterpret_cast<CUdeviceptr>(flag), value,
+                                      CU_STREAM_WRITE_VALUE_DEFAULT));
   }
 
   Result<uint64_t> mark() override {
@@ -170,12 +162,33 @@ class CudaMemory final : public DeviceMemory {
     Kind kind = Kind::kDevice;
     {
       const std::lock_guard lock(mutex_);
+      if (shared_.erase(p) > 0) return;
       const auto it = blocks_.find(p);
       if (it == blocks_.end()) return;
       kind = it->second;
       blocks_.erase(it);
     }
     free(p, kind);
+  }
+
+  Result<void*> allocate_shared(uint64_t bytes) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    return remember(CudaShared::create(device_, bytes));
+  }
+
+  Result<int> export_shared(void* p) override {
+    const std::lock_guard lock(mutex_);
+    const auto it = shared_.find(p);
+    if (it == shared_.end())
+      return Status(Code::kInternal, "device memory: exported what was not allocated to be shared");
+    return it->second.export_descriptor();
+  }
+
+  Result<void*> import_shared(int descriptor, uint64_t bytes) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    return remember(CudaShared::import(device_, descriptor, bytes));
   }
 
   Status upload(void* dst, const void* src, uint64_t bytes) override {
@@ -245,6 +258,14 @@ class CudaMemory final : public DeviceMemory {
     return p;
   }
 
+  Result<void*> remember(Result<CudaShared> shared) {
+    if (!shared) return shared.status();
+    void* const p = shared->data();
+    const std::lock_guard lock(mutex_);
+    shared_.emplace(p, std::move(*shared));
+    return p;
+  }
+
   void free(void* p, Kind kind) const {
     const DeviceScope scope(device_);
     (void)(kind == Kind::kDevice ? cudaFree(p) : cudaFreeHost(p));
@@ -260,6 +281,7 @@ class CudaMemory final : public DeviceMemory {
   const Stream stream_;
   std::mutex mutex_;  // guards all below
   std::unordered_map<void*, Kind> blocks_;
+  std::unordered_map<void*, CudaShared> shared_;
   std::vector<Stream> channel_streams_;
   size_t num_channels_ = 0;
 };

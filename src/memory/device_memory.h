@@ -32,6 +32,15 @@ class DeviceMemory {
   /// Zeroed host memory that the device reads and writes at the same address.
   virtual Result<void*> allocate_pinned(uint64_t bytes) = 0;
   virtual void release(void* p) = 0;
+
+  /// Memory like allocate()'s that other processes of this host can map.
+  virtual Result<void*> allocate_shared(uint64_t bytes) = 0;
+  /// A new file descriptor that stands for memory of allocate_shared(); the caller closes it.
+  virtual Result<int> export_shared(void* p) = 0;
+  /// Maps what another process exported, of as many bytes as were allocated; release() unmaps it.
+  /// The descriptor stays the caller's, who may close it at once.
+  virtual Result<void*> import_shared(int descriptor, uint64_t bytes) = 0;
+
   /// Copies between host and device, complete on return.
   virtual Status upload(void* dst, const void* src, uint64_t bytes) = 0;
   virtual Status download(void* dst, const void* src, uint64_t bytes) = 0;

@@ -1,9 +1,16 @@
-// Memory of the host machine: plain aligned allocations, copies that are complete at once.
+// Memory of the host machine: aligned allocations, anonymous files where other processes map them
+// too, copies that are complete at once.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "core/sync.h"
 #include "memory/device_memory.h"
@@ -23,6 +30,47 @@ class HostCopyChannel final : public CopyChannel {
   }
   Result<uint64_t> mark() override { return uint64_t{0}; }
   Result<bool> done(uint64_t) override { return true; }
+};
+
+Status failed_call(const std::string& call) {
+  return Status(Code::kUnavailable, "host memory: " + call + ": " + std::strerror(errno));
+}
+
+/// Pages of a file that has no name, mapped.
+class SharedPages {
+ public:
+  /// Maps `bytes` of the file, and takes the descriptor.
+  static Result<SharedPages> map(int descriptor, uint64_t bytes) {
+    SharedPages pages(descriptor, bytes);
+    void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (p == MAP_FAILED) return failed_call("mapping " + std::to_string(bytes) + " bytes");
+    pages.data_ = p;
+    return pages;
+  }
+
+  SharedPages(SharedPages&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)),
+        bytes_(other.bytes_),
+        data_(std::exchange(other.data_, nullptr)) {}
+  SharedPages& operator=(SharedPages&&) = delete;
+  ~SharedPages() {
+    if (data_ != nullptr) (void)munmap(data_, bytes_);
+    if (descriptor_ >= 0) (void)close(descriptor_);
+  }
+
+  void* data() const { return data_; }
+  Result<int> duplicate() const {
+    const int copy = fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0) return failed_call("duplicating a descriptor");
+    return copy;
+  }
+
+ private:
+  SharedPages(int descriptor, uint64_t bytes) : descriptor_(descriptor), bytes_(bytes) {}
+
+  int descriptor_;
+  uint64_t bytes_;
+  void* data_ = nullptr;
 };
 
 class HostMemory final : public DeviceMemory {
@@ -46,6 +94,33 @@ class HostMemory final : public DeviceMemory {
   void release(void* p) override {
     const std::lock_guard lock(mutex_);
     blocks_.erase(p);
+    shared_.erase(p);
+  }
+
+  Result<void*> allocate_shared(uint64_t bytes) override {
+    const int descriptor = memfd_create("mkernel", MFD_CLOEXEC);
+    if (descriptor < 0) return failed_call("memfd_create");
+    // Real pages, so that a full machine refuses here and does not kill who writes first.
+    const int error = posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+    if (error != 0) {
+      (void)close(descriptor);
+      return full(bytes);
+    }
+    return remember(SharedPages::map(descriptor, bytes));
+  }
+
+  Result<int> export_shared(void* p) override {
+    const std::lock_guard lock(mutex_);
+    const auto it = shared_.find(p);
+    if (it == shared_.end())
+      return Status(Code::kInternal, "host memory: exported what was not allocated to be shared");
+    return it->second.duplicate();
+  }
+
+  Result<void*> import_shared(int descriptor, uint64_t bytes) override {
+    const int own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    if (own < 0) return failed_call("a descriptor from another process");
+    return remember(SharedPages::map(own, bytes));
   }
 
   Status upload(void* dst, const void* src, uint64_t bytes) override {
@@ -74,8 +149,17 @@ class HostMemory final : public DeviceMemory {
     return Status(Code::kUnavailable, "host memory: no " + std::to_string(bytes) + " bytes left");
   }
 
-  std::mutex mutex_;
+  Result<void*> remember(Result<SharedPages> pages) {
+    if (!pages) return pages.status();
+    void* const p = pages->data();
+    const std::lock_guard lock(mutex_);
+    shared_.emplace(p, std::move(*pages));
+    return p;
+  }
+
+  std::mutex mutex_;  // guards all below
   std::unordered_map<void*, Block> blocks_;
+  std::unordered_map<void*, SharedPages> shared_;
 };
 
 }  // namespace

@@ -11,28 +11,54 @@ namespace mkernel {
 void GiveBack::operator()(const HeapRegion* region) const { heap->release(region); }
 void GiveBack::operator()(const FlagRange* range) const { heap->release(range); }
 
-SymmetricHeap::SymmetricHeap(DeviceMemory& memory, uint32_t rank, uint64_t bytes_limit)
+const HeapRegion* RegionTable::add(const HeapRegion& region) {
+  const std::lock_guard lock(mutex_);
+  return &regions_.emplace(region_of(region.address), region).first->second;
+}
+
+void RegionTable::remove(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  regions_.erase(region_of(address));
+}
+
+char* RegionTable::resolve(uint64_t address, uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = regions_.find(region_of(address));
+  if (it == regions_.end()) return nullptr;
+  const HeapRegion& region = it->second;
+  const uint64_t offset = offset_of(address);
+  if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
+  return region.data + offset;
+}
+
+SymmetricHeap::SymmetricHeap(DeviceMemory& memory, uint32_t rank, uint64_t bytes_limit,
+                             HeapReach reach)
     : memory_(memory),
       rank_(rank),
       bytes_limit_(bytes_limit),
+      reach_(reach),
       flag_shadow_(std::make_unique<uint32_t[]>(kMaxFlags)) {}
 
 Result<std::unique_ptr<SymmetricHeap>> SymmetricHeap::create(DeviceMemory& memory, uint32_t rank,
-                                                             uint64_t bytes_limit) {
+                                                             uint64_t bytes_limit,
+                                                             HeapReach reach) {
   if (bytes_limit > kMaxRegionBytes) {
     return Status(Code::kInvalidArgument, "heap_bytes_limit = " + std::to_string(bytes_limit) +
                                               ": at most " + std::to_string(kMaxRegionBytes));
   }
-  std::unique_ptr<SymmetricHeap> heap(new SymmetricHeap(memory, rank, bytes_limit));
-  Result<void*> flags = memory.allocate(kFlagRegionBytes);
+  std::unique_ptr<SymmetricHeap> heap(new SymmetricHeap(memory, rank, bytes_limit, reach));
+  Result<void*> flags = heap->allocate_memory(kFlagRegionBytes);
   if (!flags) return flags.status();
   heap->flags_ = static_cast<uint32_t*>(*flags);
   return heap;
 }
 
 SymmetricHeap::~SymmetricHeap() {
-  for (const auto& [number, region] : regions_) memory_.release(region.data);
   if (flags_ != nullptr) memory_.release(flags_);
+}
+
+Result<void*> SymmetricHeap::allocate_memory(uint64_t bytes) const {
+  return reach_ == HeapReach::kHost ? memory_.allocate_shared(bytes) : memory_.allocate(bytes);
 }
 
 Result<HeapRegionPtr> SymmetricHeap::allocate(uint64_t bytes) {
@@ -49,13 +75,12 @@ Result<HeapRegionPtr> SymmetricHeap::allocate(uint64_t bytes) {
                   who + "all " + std::to_string(kMaxRegions - 1) + " region numbers are used up");
   }
   // A plan without work space still gets a region, so that its address can be compared.
-  Result<void*> data = memory_.allocate(std::max<uint64_t>(bytes, 1));
+  Result<void*> data = allocate_memory(std::max<uint64_t>(bytes, 1));
   if (!data) return data.status();
   const uint32_t number = ++num_regions_;
   used_bytes_ += bytes;
-  const auto [it, is_new] = regions_.emplace(
-      number, HeapRegion{heap_address(number, 0), bytes, static_cast<char*>(*data)});
-  return HeapRegionPtr(&it->second, GiveBack{this});
+  return HeapRegionPtr(regions_.add({heap_address(number, 0), bytes, static_cast<char*>(*data)}),
+                       GiveBack{this});
 }
 
 void SymmetricHeap::release(const HeapRegion* region) {
@@ -63,8 +88,8 @@ void SymmetricHeap::release(const HeapRegion* region) {
   {
     const std::lock_guard lock(mutex_);
     used_bytes_ -= region->bytes;
-    regions_.erase(region_of(region->address));
   }
+  regions_.remove(region->address);
   memory_.release(data);  // may wait for the device: not under the lock that proxies take
 }
 
@@ -102,16 +127,6 @@ Result<FlagRangePtr> SymmetricHeap::allocate_flags(uint32_t count, uint32_t init
 void SymmetricHeap::release(const FlagRange* range) {
   const std::lock_guard lock(mutex_);
   flag_ranges_.erase(range->first);
-}
-
-char* SymmetricHeap::resolve(uint64_t address, uint64_t bytes) const {
-  const std::lock_guard lock(mutex_);
-  const auto it = regions_.find(region_of(address));
-  if (it == regions_.end()) return nullptr;
-  const HeapRegion& region = it->second;
-  const uint64_t offset = offset_of(address);
-  if (offset > region.bytes || bytes > region.bytes - offset) return nullptr;
-  return region.data + offset;
 }
 
 Status check_symmetric(std::span<const uint64_t> address_of_rank) {

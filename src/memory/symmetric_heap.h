@@ -3,9 +3,11 @@
 //
 // Each region is a device allocation of its own, named by (region number, offset) packed in 64
 // bits. So plans of unknown size come and go without a reserved maximum, without fragmentation and
-// without moving anything, and a region is the unit that will be exported to other processes and
+// without moving anything, and a region is the unit that is exported to other processes and
 // registered with a NIC. Region numbers are never used twice: a late or wrong address of a plan
 // that is gone resolves to nothing, not into the memory of a newer plan.
+// Between processes a region is an allocation that the host's other processes can map
+// (HeapReach::kHost), and MappedHeap is what they see of it.
 //
 // Symmetry: ranks that make the same calls in the same order get the same addresses and flags;
 // check_symmetric() compares them.
@@ -35,6 +37,31 @@ struct FlagRange {
   uint32_t count;
 };
 
+/// A rank's heap as this process reaches it, where it lives here or is mapped here: what a network
+/// within a host needs of it. Threads: any.
+class HeapView {
+ public:
+  virtual ~HeapView() = default;
+  /// The pointer behind a heap address; null unless all `bytes` lie in one live region.
+  virtual char* resolve(uint64_t address, uint64_t bytes) const = 0;
+  /// Device memory, kFlagRegionBytes. Writers: peers, in-order networks, the rank's proxy.
+  virtual uint32_t* flag_region() const = 0;
+  uint32_t* flag(uint32_t index) const { return flag_word(flag_region(), index); }
+};
+
+/// Live regions by number. Threads: any.
+class RegionTable {
+ public:
+  /// The entry stays where it is until it is removed.
+  const HeapRegion* add(const HeapRegion& region);
+  void remove(uint64_t address);
+  char* resolve(uint64_t address, uint64_t bytes) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<uint32_t, HeapRegion> regions_;
+};
+
 class SymmetricHeap;
 
 /// Gives a region or a flag range back to its heap, which must still live. To be done only when
@@ -47,13 +74,17 @@ struct GiveBack {
 using HeapRegionPtr = std::unique_ptr<const HeapRegion, GiveBack>;
 using FlagRangePtr = std::unique_ptr<const FlagRange, GiveBack>;
 
+/// Who maps a heap's memory beside its own process.
+enum class HeapReach : uint8_t { kProcess, kHost };
+
 /// Threads: any. The DeviceMemory must outlive the heap.
-class SymmetricHeap {
+class SymmetricHeap final : public HeapView {
  public:
   /// A heap without regions. `bytes_limit` is ClusterOptions::heap_bytes_limit.
   static Result<std::unique_ptr<SymmetricHeap>> create(DeviceMemory& memory, uint32_t rank,
-                                                       uint64_t bytes_limit);
-  ~SymmetricHeap();
+                                                       uint64_t bytes_limit,
+                                                       HeapReach reach = HeapReach::kProcess);
+  ~SymmetricHeap() override;
   SymmetricHeap(const SymmetricHeap&) = delete;
   SymmetricHeap& operator=(const SymmetricHeap&) = delete;
 
@@ -70,12 +101,10 @@ class SymmetricHeap {
   /// and by the host never again: a signal cannot be erased.
   Result<FlagRangePtr> allocate_flags(uint32_t count, uint32_t initial);
 
-  /// The pointer behind a heap address; null unless all `bytes` lie in one live region.
-  char* resolve(uint64_t address, uint64_t bytes) const;
-
-  /// Device memory, kFlagRegionBytes. Writers: peers, in-order networks, this rank's proxy.
-  uint32_t* flag_region() const { return flags_; }
-  uint32_t* flag(uint32_t index) const { return flag_word(flags_, index); }
+  char* resolve(uint64_t address, uint64_t bytes) const override {
+    return regions_.resolve(address, bytes);
+  }
+  uint32_t* flag_region() const override { return flags_; }
 
   /// Host copy of the flags that the proxy raises, so that it need not read the device.
   /// Writers: the proxy (sys, relaxed), and allocate_flags before the flag is known.
@@ -85,20 +114,22 @@ class SymmetricHeap {
 
  private:
   friend GiveBack;
-  SymmetricHeap(DeviceMemory& memory, uint32_t rank, uint64_t bytes_limit);
+  SymmetricHeap(DeviceMemory& memory, uint32_t rank, uint64_t bytes_limit, HeapReach reach);
+  Result<void*> allocate_memory(uint64_t bytes) const;
   void release(const HeapRegion* region);
   void release(const FlagRange* range);
 
   DeviceMemory& memory_;
   const uint32_t rank_;
   const uint64_t bytes_limit_;
+  const HeapReach reach_;
   uint32_t* flags_ = nullptr;
   std::unique_ptr<uint32_t[]> flag_shadow_;
 
+  RegionTable regions_;
   mutable std::mutex mutex_;  // guards all below
   uint64_t used_bytes_ = 0;
   uint32_t num_regions_ = 0;  // ever made
-  std::map<uint32_t, HeapRegion> regions_;
   std::map<uint32_t, FlagRange> flag_ranges_;
 };
 

@@ -24,6 +24,9 @@ class PretendedMemory final : public DeviceMemory {
   }
   Result<void*> allocate_pinned(uint64_t bytes) override { return allocate(bytes); }
   void release(void*) override { ++released; }
+  Result<void*> allocate_shared(uint64_t bytes) override { return allocate(bytes); }
+  Result<int> export_shared(void*) override { return Status(Code::kUnsupported, ""); }
+  Result<void*> import_shared(int, uint64_t) override { return Status(Code::kUnsupported, ""); }
   Status upload(void*, const void*, uint64_t) override { return Status::ok(); }
   Status download(void*, const void*, uint64_t) override { return Status::ok(); }
   Result<uint64_t> peek(uint64_t*) override { return uint64_t{0}; }
