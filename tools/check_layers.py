@@ -25,7 +25,8 @@ MAY_INCLUDE = {
     "memory": ["core"],
     "network": ["core", "memory"],
     "proxy": ["core", "command", "memory", "network"],
-    "operators": [*SHARED, "device", "host", "memory", "network", "proxy"],
+    "rendezvous": ["core"],
+    "operators": [*SHARED, "device", "host", "memory", "network", "proxy", "rendezvous"],
 }
 PUBLIC_FOR_ALL = ["status.h", "tensor.h", "options.h"]
 CUDA_HEADER = re.compile(r"(cu\w*|nv\w*|cooperative_groups|mma)(/.*|\.h)$")

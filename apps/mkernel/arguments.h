@@ -6,6 +6,7 @@
 
 #include <mkernel/operators.h>
 #include <mkernel/options.h>
+#include <mkernel/rendezvous.h>
 #include <mkernel/status.h>
 
 namespace mkernel::app {
@@ -29,7 +30,8 @@ struct Arguments {
   std::string help;  // what to print for kHelp
   std::string op;
   ClusterOptions cluster;
-  std::optional<DeviceKind> device;  // empty: a GPU where there is one
+  std::optional<RendezvousOptions> rendezvous;  // empty: all ranks in this process
+  std::optional<DeviceKind> device;             // empty: a GPU where there is one
   CaseArguments operands;
   int64_t iters = 0;
   std::string baseline = "all";

@@ -1,6 +1,7 @@
 // bench: times a fused operator and its baselines in alternation, in one process. Every iteration
 // starts from cold caches with all ranks held at a gate; per iteration the slowest rank counts.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 
 #include "commands.h"
@@ -36,6 +37,8 @@ Status prepare_rank(Session& session, int r) {
 Result<Baselines> find_baselines(Session& session) {
   const std::string& wanted = session.arguments.baseline;
   if (wanted == "none") return Baselines{};
+  if (session.cluster.in_processes())
+    return Baselines{{}, {{wanted, "baselines run in one process"}}};
   Result<Baselines> found = session.op->baselines(session.cluster, session.cases, wanted);
   if (found && wanted != "all" && !found->left_out.empty())
     return Status(Code::kUnavailable, "--baseline " + wanted + ": " + found->left_out[0].why);
@@ -69,21 +72,36 @@ Status enqueue_timed(Session& session, const Run& run, int set, StartGate* gate)
       [&](int r) { return cluster.rank(r).device->stop(cluster.rank(r).handle()); });
 }
 
+/// Opens the gates of all processes of a host at one instant, of a clock that they share.
+Status open_together(Session& session, StartGate& gate) {
+  if (session.cluster.in_processes()) {
+    using Clock = std::chrono::steady_clock;
+    const auto nows = session.cluster.collect<int64_t>(
+        [](int) -> Result<int64_t> { return Clock::now().time_since_epoch().count(); });
+    if (!nows) return nows.status();
+    constexpr auto kToTellAll = std::chrono::milliseconds(2);
+    const Clock::duration last(*std::max_element(nows->begin(), nows->end()));
+    while (Clock::now().time_since_epoch() < last + kToTellAll) {
+    }
+  }
+  gate.open();
+  return Status::ok();
+}
+
 /// One timed launch on all ranks: the time of the slowest.
 Result<double> time_once(Session& session, const Run& run, int set, StartGate& gate, bool gated) {
   Cluster& cluster = session.cluster;
   const Status enqueued = enqueue_timed(session, run, set, gated ? &gate : nullptr);
+  const Status opened = enqueued ? open_together(session, gate) : Status::ok();
   gate.open();  // also after a failure: what is enqueued must end
   MK_RETURN_IF_ERROR(enqueued);
-  std::vector<double> us(session.cases.size());
-  MK_RETURN_IF_ERROR(cluster.on_all_ranks([&](int r) -> Status {
+  MK_RETURN_IF_ERROR(opened);
+  const auto us = cluster.collect<double>([&](int r) -> Result<double> {
     MK_RETURN_IF_ERROR(cluster.rank(r).synchronize());
-    const Result<double> elapsed = cluster.rank(r).device->elapsed_us();
-    if (!elapsed) return elapsed.status();
-    us[static_cast<size_t>(r)] = elapsed.value();
-    return Status::ok();
-  }));
-  return *std::max_element(us.begin(), us.end());
+    return cluster.rank(r).device->elapsed_us();
+  });
+  if (!us) return us.status();
+  return *std::max_element(us->begin(), us->end());
 }
 
 Status time_all(Session& session, std::vector<Run>& runs) {
@@ -115,14 +133,13 @@ Result<WorstError> verify_all(Session& session, const Baselines& baselines) {
     worst.merge(found.value());
   }
   for (const Baseline& baseline : baselines.list) {
-    std::vector<WorstError> of_rank(session.cases.size());
-    MK_RETURN_IF_ERROR(session.cluster.on_all_ranks([&](int r) -> Status {
+    const auto of_rank = session.cluster.collect<WorstError>([&](int r) -> Result<WorstError> {
       const Result<Finding> found = baseline.verify(r, last);
       if (!found) return found.status();
-      of_rank[static_cast<size_t>(r)] = {found.value(), r, last};
-      return Status::ok();
-    }));
-    for (const WorstError& one : of_rank) worst.merge(one);
+      return WorstError{found.value(), r, last};
+    });
+    if (!of_rank) return of_rank.status();
+    for (const WorstError& one : *of_rank) worst.merge(one);
   }
   return worst;
 }

@@ -1,6 +1,7 @@
 // The operators that check and bench know: one entry each. A new one adds a file like ag_gemm.cc
 // and a line in operators.cc.
 #pragma once
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -12,9 +13,14 @@
 
 namespace mkernel::app {
 
-/// What a comparison found: its worst element, and in which array.
+/// What a comparison found: its worst element, and in which array. A plain record, so that
+/// processes can tell each other.
 struct Finding {
-  std::string array;
+  Finding() = default;
+  Finding(const char* name, const Worst& found) : worst(found) {
+    std::strncpy(array, name, sizeof array - 1);
+  }
+  char array[24] = {};
   Worst worst;
 };
 

@@ -100,18 +100,14 @@ void print_case(Session& session) {
               c.n, c.k, name_of(c.dtype), name_of(c.b_layout));
   const std::string device = on_host(session) ? "host machine" : session.machine.gpus[0].name;
   std::printf("cluster: %d x %d ranks on %s, transport %s\n", a.cluster.nodes, a.cluster.gpus,
-              device.c_str(), session.cluster.rank(0).context.transport().c_str());
-  std::printf("plan: %s\n", session.rank_case(0).plan().c_str());
+              device.c_str(),
+              session.cluster.rank(session.cluster.first_here()).context.transport().c_str());
+  std::printf("plan: %s\n", session.rank_case(session.cluster.first_here()).plan().c_str());
 }
 
 Result<std::vector<RankStatistics>> collect_statistics(Session& session) {
-  std::vector<RankStatistics> ranks;
-  for (int r = 0; r < session.cluster.size(); ++r) {
-    const Result<RankStatistics> statistics = session.cluster.rank(r).context.statistics();
-    if (!statistics) return statistics.status();
-    ranks.push_back(statistics.value());
-  }
-  return ranks;
+  return session.cluster.collect<RankStatistics>(
+      [&](int r) { return session.cluster.rank(r).context.statistics(); });
 }
 
 void print_ranks(const Session& session, const Report& report) {
@@ -133,8 +129,8 @@ void print_worst(const WorstError& worst) {
   }
   std::printf("%s: worst error is %.3g of its bound, %s at rank %d, row %" PRId64
               ", column %" PRId64 ", iteration %" PRId64 ": got %.9g, want %.9g\n",
-              w.right() ? "right" : "WRONG", w.share, worst.finding.array.c_str(), worst.rank,
-              w.row, w.col, worst.iteration, w.got, w.want);
+              w.right() ? "right" : "WRONG", w.share, worst.finding.array, worst.rank, w.row, w.col,
+              worst.iteration, w.got, w.want);
 }
 
 void print_runs(const Session& session, const Report& report) {
@@ -168,8 +164,8 @@ std::string to_json(Session& session, const Report& report) {
                      {"gpus", a.cluster.gpus},
                      {"ranks", session.cluster.size()},
                      {"devices", session.num_gpus()}};
-  json["transport"] = session.cluster.rank(0).context.transport();
-  json["plan"] = session.rank_case(0).plan();
+  json["transport"] = session.cluster.rank(session.cluster.first_here()).context.transport();
+  json["plan"] = session.rank_case(session.cluster.first_here()).plan();
   json["clocks"] = host ? Json(nullptr) : Json{{"sm_max_mhz", session.machine.gpus[0].max_sm_mhz}};
   json["runs"] = json_of_runs(session, report.runs);
   json["left_out"] = Json::array();

@@ -12,7 +12,10 @@ constexpr double kUsableShare = 0.8;  // of memory: the rest is for what we do n
 
 /// Memory that one rank may fill.
 double memory_per_rank(const Session& session) {
-  const int num_ranks = session.arguments.cluster.nodes * session.arguments.cluster.gpus;
+  const auto& processes = session.arguments.rendezvous;
+  const int num_ranks = processes
+                            ? static_cast<int>(processes->world)
+                            : session.arguments.cluster.nodes * session.arguments.cluster.gpus;
   if (session.arguments.cluster.device == DeviceKind::kHost) {
     return kUsableShare * static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
            static_cast<double>(sysconf(_SC_PAGESIZE)) / num_ranks;
@@ -44,6 +47,7 @@ Status choose_num_sets(Session& session, int64_t max_sets) {
 
 int Session::num_gpus() const {
   if (arguments.cluster.device == DeviceKind::kHost) return 0;
+  if (arguments.rendezvous) return static_cast<int>(arguments.rendezvous->world);  // one each
   return std::min(arguments.cluster.nodes * arguments.cluster.gpus,
                   static_cast<int>(machine.gpus.size()));
 }
@@ -60,31 +64,36 @@ Result<Session> open_session(const Arguments& arguments, int64_t max_sets) {
   MK_RETURN_IF_ERROR(check_transport(session.machine, arguments.cluster.transport));
   MK_RETURN_IF_ERROR(choose_num_sets(session, max_sets));
 
-  Result<Cluster> cluster = Cluster::create(session.arguments.cluster);
+  Result<Cluster> cluster = Cluster::create(session.arguments.cluster, arguments.rendezvous);
   if (!cluster) return cluster.status();
   session.cluster = std::move(cluster).value();
+  const Context& context = session.cluster.rank(session.cluster.first_here()).context;
+  session.arguments.cluster.nodes = context.nodes();
+  session.arguments.cluster.gpus = context.gpus();
   for (int r = 0; r < session.cluster.size(); ++r)
-    session.cases.push_back(session.op->make(session.cluster.rank(r), arguments.operands));
+    session.cases.push_back(session.cluster.is_here(r)
+                                ? session.op->make(session.cluster.rank(r), arguments.operands)
+                                : nullptr);
   MK_RETURN_IF_ERROR(session.cluster.on_all_ranks(
       [&](int r) { return session.rank_case(r).prepare(session.num_sets); }));
   return session;
 }
 
 Result<WorstError> verify_set(Session& session, int set, int64_t iteration, bool plan_too) {
-  std::vector<WorstError> worst(session.cases.size());
-  MK_RETURN_IF_ERROR(session.cluster.on_all_ranks([&](int r) -> Status {
+  const auto worst = session.cluster.collect<WorstError>([&](int r) -> Result<WorstError> {
     RankCase& rank_case = session.rank_case(r);
     Result<Finding> outputs = rank_case.verify(set, iteration);
     if (!outputs) return outputs.status();
-    worst[static_cast<size_t>(r)] = {outputs.value(), r, iteration};
-    if (!plan_too) return Status::ok();
+    WorstError found{outputs.value(), r, iteration};
+    if (!plan_too) return found;
     Result<Finding> held = rank_case.verify_plan(iteration);
     if (!held) return held.status();
-    worst[static_cast<size_t>(r)].merge({held.value(), r, iteration});
-    return Status::ok();
-  }));
+    found.merge({held.value(), r, iteration});
+    return found;
+  });
+  if (!worst) return worst.status();
   WorstError all;
-  for (const WorstError& w : worst) all.merge(w);
+  for (const WorstError& w : *worst) all.merge(w);
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <mkernel/options.h>
+#include <mkernel/rendezvous.h>
 #include <mkernel/status.h>
 
 namespace mkernel {
@@ -56,9 +57,10 @@ struct RankStatistics {
   uint64_t waits = 0;          // waits that did not find what they waited for at once
 };
 
-/// One rank. Threads: calls for different ranks may come from different threads; calls for one
-/// rank come from one thread at a time, and all ranks make the same calls in the same order.
-/// Destroy a cluster's contexts only when no launch is in flight (synchronize each stream first).
+/// One rank of a cluster. Threads: calls for different ranks may come from different threads; calls
+/// for one rank come from one thread at a time, and all ranks make the same calls in the same
+/// order. Destroy a cluster's contexts only when no launch is in flight (synchronize each stream
+/// first).
 class Context {
  public:
   /// All nodes * gpus ranks of a cluster in this process, in rank order: rank = node * gpus + gpu.
@@ -66,6 +68,14 @@ class Context {
   /// Errors: invalid_argument for a count below 1 or an option out of its range; unsupported for a
   /// device or transport that this build is without; unavailable if there is no such device.
   static Result<std::vector<Context>> create_virtual(const ClusterOptions& options);
+
+  /// One rank of a cluster of processes: this process's. Collective: all processes call it, as
+  /// often and in the same order; each has the GPU with its number among the processes of its host.
+  /// nodes and gpus may be 0: then they are found from who shares a host.
+  /// Errors: as above, and what went wrong on another rank; invalid_argument if processes and
+  /// options do not fit; unavailable if two processes have the same GPU; timeout, naming the
+  /// ranks that did not come.
+  static Result<Context> create(const ClusterOptions& options, const RendezvousOptions& rendezvous);
 
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;

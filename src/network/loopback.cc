@@ -33,11 +33,15 @@ struct Inbox {
 
 /// What the endpoints of one fabric share.
 struct Fabric {
-  Fabric(const LoopbackConfig& c, std::span<SymmetricHeap* const> heap_of_rank)
-      : config(c), heaps(heap_of_rank.begin(), heap_of_rank.end()), inboxes(heaps.size()) {}
+  Fabric(const LoopbackConfig& c, std::vector<const HeapView*> heap_of_rank, bool in_one_process)
+      : config(c),
+        heaps(std::move(heap_of_rank)),
+        has_immediates(in_one_process),
+        inboxes(heaps.size()) {}
 
   const LoopbackConfig config;
-  const std::vector<SymmetricHeap*> heaps;
+  const std::vector<const HeapView*> heaps;
+  const bool has_immediates;
   std::vector<Inbox> inboxes;
   int64_t num_posted = 0;  // writes; all endpoints add (sys, relaxed)
 };
@@ -91,7 +95,7 @@ class LoopbackEndpoint final : public Endpoint {
 
   LinkTraits traits() const override {
     return {.in_order = in_order_,
-            .immediate_bits = 32,
+            .immediate_bits = fabric_->has_immediates ? 32u : 0u,
             .max_in_flight = fabric_->config.max_in_flight};
   }
 
@@ -179,9 +183,11 @@ class LoopbackEndpoint final : public Endpoint {
   }
 
   Status check_write(const Write& w) const {
-    if (w.peer >= links_.size() || w.peer == rank_) {
+    if (w.peer >= links_.size() || w.peer == rank_ || fabric_->heaps[w.peer] == nullptr) {
       return error(Code::kInvalidArgument, "no route to rank " + std::to_string(w.peer));
     }
+    if (w.kind == Write::Kind::kDataImmediate && !fabric_->has_immediates)
+      return error(Code::kInvalidArgument, "no immediates between processes");
     if (w.kind == Write::Kind::kFlag) {
       if (w.flag < kMaxFlags) return Status::ok();
       return error(Code::kInvalidArgument, "flag " + std::to_string(w.flag) + " of rank " +
@@ -364,7 +370,8 @@ Status check_loopback(const LoopbackConfig& config, size_t num_ranks) {
 Result<std::vector<std::unique_ptr<Endpoint>>> create_loopback(
     const LoopbackConfig& config, std::span<SymmetricHeap* const> heap_of_rank) {
   MK_RETURN_IF_ERROR(check_loopback(config, heap_of_rank.size()));
-  const auto fabric = std::make_shared<Fabric>(config, heap_of_rank);
+  const auto fabric = std::make_shared<Fabric>(
+      config, std::vector<const HeapView*>(heap_of_rank.begin(), heap_of_rank.end()), true);
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (uint32_t rank = 0; rank < heap_of_rank.size(); ++rank) {
     Result<std::unique_ptr<CopyChannel>> channel = heap_of_rank[rank]->memory().create_channel();
@@ -372,6 +379,21 @@ Result<std::vector<std::unique_ptr<Endpoint>>> create_loopback(
     endpoints.push_back(std::make_unique<LoopbackEndpoint>(fabric, rank, std::move(*channel)));
   }
   return endpoints;
+}
+
+Result<std::unique_ptr<Endpoint>> create_loopback_between_processes(
+    const LoopbackConfig& config, SymmetricHeap& own, uint32_t rank,
+    std::span<const HeapView* const> heap_of_rank) {
+  MK_RETURN_IF_ERROR(check_loopback(config, heap_of_rank.size()));
+  if (config.link.order != LinkOrder::kInOrder)
+    return Status(Code::kUnsupported,
+                  "loopback: order = reordered: between processes links keep order");
+  const auto fabric = std::make_shared<Fabric>(
+      config, std::vector<const HeapView*>(heap_of_rank.begin(), heap_of_rank.end()), false);
+  Result<std::unique_ptr<CopyChannel>> channel = own.memory().create_channel();
+  if (!channel) return channel.status();
+  return std::unique_ptr<Endpoint>(
+      std::make_unique<LoopbackEndpoint>(fabric, rank, std::move(*channel)));
 }
 
 }  // namespace mkernel

@@ -1,4 +1,4 @@
-// A network within one process, as a model of NICs: for virtual clusters and for tests.
+// A network within one host, as a model of NICs: for virtual clusters and for tests.
 //
 // The model of a link, per pair of ranks and direction:
 //   bandwidth, latency  a write leaves when the link is free, holds it for bytes / link_gbs, and
@@ -44,5 +44,13 @@ Status check_loopback(const LoopbackConfig& config, size_t num_ranks);
 /// Errors: invalid_argument, naming the option; what creating copy channels returns.
 Result<std::vector<std::unique_ptr<Endpoint>>> create_loopback(
     const LoopbackConfig& config, std::span<SymmetricHeap* const> heap_of_rank);
+
+/// The endpoint of one rank whose peers live in other processes: in order only, since there is no
+/// way for an immediate. `heap_of_rank`: how this process reaches all heaps, null where it does
+/// not; they outlive the endpoint. fail_after counts this process's writes.
+/// Errors: as above; unsupported for kReordered.
+Result<std::unique_ptr<Endpoint>> create_loopback_between_processes(
+    const LoopbackConfig& config, SymmetricHeap& own, uint32_t rank,
+    std::span<const HeapView* const> heap_of_rank);
 
 }  // namespace mkernel

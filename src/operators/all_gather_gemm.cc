@@ -133,7 +133,7 @@ class AllGatherGemm::Impl {
   uint64_t workspace_bytes() const { return region().bytes; }
 
  private:
-  const HeapRegion& region() const { return *space_->ranks[rank_->rank()].region; }
+  const HeapRegion& region() const { return *space_->of(rank_->rank()).region; }
   int64_t own_rows() const {
     return static_cast<int64_t>(work_.tiles.split.slice(rank_->rank()).count);
   }
@@ -225,7 +225,7 @@ class AllGatherGemm::Impl {
                           static_cast<uint32_t>(work_.flags.size()));
     if (!space) return space.status();
     space_ = std::move(space.value());
-    const detail::PlanRank& mine = space_->ranks[rank];
+    const detail::PlanRank& mine = space_->of(rank);
     work_.flags.first = mine.flags->first;
     work_.own_slots = mine.region->data;
     work_.peer_slots = mine.peer_slots;

@@ -6,34 +6,13 @@
 #include <thread>
 
 #include "network/loopback.h"
+#include "operators/layout.h"
 
 namespace mkernel::detail {
 namespace {
 
 /// Commands that a rank's kernels can be ahead of its network: a few launches' worth of chunks.
 constexpr uint32_t kLog2QueueCapacity = 10;
-
-Status check_options(const ClusterOptions& o) {
-  const auto refuse = [](const std::string& what, auto value, const std::string& allowed) {
-    return Status(Code::kInvalidArgument, what + " = " + std::to_string(value) + ": " + allowed);
-  };
-  if (o.nodes < 1) return refuse("nodes", o.nodes, "must be at least 1");
-  if (o.gpus < 1) return refuse("gpus", o.gpus, "must be at least 1");
-  // A command names its destination with 16 bits.
-  if (int64_t{o.nodes} * o.gpus > 65535)
-    return refuse("nodes * gpus", int64_t{o.nodes} * o.gpus, "must be at most 65535");
-  constexpr int64_t kMaxTimeoutUs = INT64_MAX / 1000;  // limits are counted in nanoseconds
-  if (o.timeout_us <= 0 || o.timeout_us > kMaxTimeoutUs)
-    return refuse("timeout_us", o.timeout_us, "must be 1 to " + std::to_string(kMaxTimeoutUs));
-  if (o.transport != "auto" && o.transport != "loopback") {
-    const bool is_planned =
-        o.transport == "verbs" || o.transport == "efa" || o.transport == "libfabric";
-    return Status(is_planned ? Code::kUnsupported : Code::kInvalidArgument,
-                  "transport = " + o.transport + ": this build has auto and loopback");
-  }
-  return check_loopback({.link = o.loopback},
-                        static_cast<size_t>(o.nodes) * static_cast<size_t>(o.gpus));
-}
 
 const char* place_name(Place place) {
   switch (place) {
@@ -65,34 +44,127 @@ Result<void*> allocate_zeroed(DeviceMemory& memory, uint64_t bytes) {
 
 }  // namespace
 
+bool Cluster::are_peers(uint32_t a, uint32_t b) const {
+  return a != b && (shape_.same_node(a, b) || shape_.gpu_of(a) == shape_.gpu_of(b));
+}
+
 Result<std::shared_ptr<Cluster>> Cluster::create(const ClusterOptions& options) {
   MK_RETURN_IF_ERROR(check_options(options));
-  std::shared_ptr<Cluster> cluster(new Cluster(options));
-  cluster->next_first_epoch_ = options.first_epoch;
-  const auto ranks = static_cast<int>(cluster->shape_.world());
-  Result<Machines> machines = options.device == DeviceKind::kHost ? create_host_machines(ranks)
-                                                                  : create_cuda_machines(ranks);
-  if (!machines) return machines.status();
-  cluster->parts_.resize(cluster->shape_.world());
-  for (uint32_t rank = 0; rank < cluster->shape_.world(); ++rank) {
-    cluster->parts_[rank].machine = std::move((*machines)[rank]);
-    MK_RETURN_IF_ERROR(cluster->add_rank(rank));
-  }
-  if (cluster->shape_.nodes > 1) MK_RETURN_IF_ERROR(cluster->add_network());
+  const auto ranks = static_cast<uint32_t>(options.nodes * options.gpus);
+  std::shared_ptr<Cluster> cluster(new Cluster(options, 0, ranks));
+  if (options.transport == "auto") cluster->options_.transport = "loopback";
+  const auto count = static_cast<int>(ranks);
+  MK_RETURN_IF_ERROR(cluster->set_up(options.device == DeviceKind::kHost
+                                         ? create_host_machines(count)
+                                         : create_cuda_machines(count)));
   return cluster;
 }
 
-Cluster::~Cluster() {
-  // Every proxy must have stopped before any heap that it may write to goes.
+Result<std::shared_ptr<Cluster>> Cluster::join(const ClusterOptions& options,
+                                               const RendezvousOptions& rendezvous) {
+  auto processes = Processes::join(rendezvous);
+  if (!processes) return processes.status();
+  ClusterOptions chosen = options;
+  MK_RETURN_IF_ERROR(choose_layout(chosen, **processes));
+  std::shared_ptr<Cluster> cluster(new Cluster(chosen, rendezvous.rank, 1));
+  cluster->processes_ = std::move(*processes);
+  const auto index = static_cast<int>(cluster->processes_->index_on_host());
+  MK_RETURN_IF_ERROR(cluster->set_up(chosen.device == DeviceKind::kHost
+                                         ? create_host_machines(1)
+                                         : create_cuda_machine_of_process(index)));
+  return cluster;
+}
+
+Status Cluster::set_up(Result<Machines> machines) {
+  next_first_epoch_ = options_.first_epoch;
+  MK_RETURN_IF_ERROR(agree("device", machines.status()));
+  MK_RETURN_IF_ERROR(agree("memory", add_ranks(std::move(*machines))));
+  if (processes_) {
+    MK_RETURN_IF_ERROR(check_devices());
+    MK_RETURN_IF_ERROR(map_heaps());
+    const auto cause = [this] {
+      return find_fault().value_or(Status(Code::kPeerFailed, "failed"));
+    };
+    MK_RETURN_IF_ERROR(agree("watch", processes_->watch(abort_, cause)));
+  }
+  return shape_.nodes > 1 ? add_network() : Status::ok();
+}
+
+Status Cluster::add_ranks(Machines machines) {
+  parts_.resize(num_local_);
+  mapped_.resize(shape_.world());
+  views_.resize(shape_.world(), nullptr);
+  for (uint32_t i = 0; i < num_local_; ++i) {
+    parts_[i].machine = std::move(machines[i]);
+    MK_RETURN_IF_ERROR(add_rank(first_rank_ + i));
+    views_[first_rank_ + i] = parts_[i].heap.get();
+  }
+  return Status::ok();
+}
+
+Cluster::~Cluster() { close(); }
+
+void Cluster::close() {
+  // Every write must have been placed before the heap that it goes to goes, and its receiver's
+  // network may have to help. Who cannot be waited for has left or failed, and writes no more.
+  for (uint32_t i = 0; i < parts_.size(); ++i) drain(first_rank_ + i);
+  if (processes_) {
+    processes_->stop_watching();
+    (void)processes_->agree("close", Status::ok());
+  }
   for (RankParts& parts : parts_)
     if (parts.proxy) (void)parts.proxy->stop();
   for (RankParts& parts : parts_) parts.proxy.reset();
 }
 
+/// Two kernels of different processes on one GPU take turns, and while one waits for the other
+/// neither would end.
+Status Cluster::check_devices() {
+  const auto devices = gather("devices", {parts_[0].machine->device_id()});
+  if (!devices) return devices.status();
+  for (uint32_t r = 0; r < shape_.world(); ++r)
+    for (uint32_t q = 0; q < r; ++q)
+      if (!(*devices)[r].empty() && (*devices)[r] == (*devices)[q])
+        return Status(Code::kUnavailable, processes_->name_of(q) + " and " +
+                                              processes_->name_of(r) + " have the same " +
+                                              (*devices)[r] + ": processes need a GPU each");
+  return Status::ok();
+}
+
+Status Cluster::map_heaps() {
+  const RankParts& own = parts_[0];
+  DeviceMemory& memory = own.machine->memory();
+  const Result<int> flags = memory.export_shared(own.heap->flag_region());
+  MK_RETURN_IF_ERROR(agree("export of flags", flags.status()));
+  const OwnedFd descriptor(*flags);
+  auto theirs = processes_->swap_descriptors(descriptor.get());
+  if (!theirs) return theirs.status();
+  Status mapped;
+  for (uint32_t rank = 0; rank < shape_.world() && mapped; ++rank) {
+    if (!are_peers(rank, first_rank_) || !(*theirs)[rank]) continue;
+    auto heap = MappedHeap::create(memory, (*theirs)[rank].get());
+    mapped = heap.status();
+    if (heap) mapped_[rank] = std::move(heap.value());
+    views_[rank] = mapped_[rank].get();
+  }
+  return agree("mapping of flags", mapped);
+}
+
+Result<std::vector<std::string>> Cluster::gather(const std::string& what,
+                                                 std::vector<std::string> mine) {
+  if (!processes_) return mine;
+  return processes_->all_gather(what, std::move(mine[0]));
+}
+
+Status Cluster::agree(const std::string& what, const Status& mine) {
+  return processes_ ? processes_->agree(what, mine) : mine;
+}
+
 Status Cluster::add_rank(uint32_t rank) {
-  RankParts& parts = parts_[rank];
+  RankParts& parts = local(rank);
   DeviceMemory& memory = parts.machine->memory();
-  auto heap = SymmetricHeap::create(memory, rank, options_.heap_bytes_limit);
+  auto heap = SymmetricHeap::create(memory, rank, options_.heap_bytes_limit,
+                                    processes_ ? HeapReach::kHost : HeapReach::kProcess);
   if (!heap) return heap.status();
   parts.heap = std::move(heap.value());
   auto claim = allocate_zeroed(memory, sizeof(uint32_t));
@@ -101,7 +173,7 @@ Status Cluster::add_rank(uint32_t rank) {
   auto fault = memory.allocate_pinned(sizeof(FaultRecord));
   if (!fault) return fault.status();
   parts.fault = static_cast<FaultRecord*>(*fault);
-  if (rank == 0) {
+  if (rank == first_rank_) {
     auto abort = memory.allocate_pinned(sizeof(uint32_t));
     if (!abort) return abort.status();
     abort_ = static_cast<uint32_t*>(*abort);
@@ -110,7 +182,7 @@ Status Cluster::add_rank(uint32_t rank) {
 }
 
 Status Cluster::add_queue(uint32_t rank) {
-  RankParts& parts = parts_[rank];
+  RankParts& parts = local(rank);
   DeviceMemory& memory = parts.machine->memory();
   auto slots = memory.allocate_pinned(sizeof(CommandSlot) << kLog2QueueCapacity);
   if (!slots) return slots.status();
@@ -125,16 +197,48 @@ Status Cluster::add_queue(uint32_t rank) {
 }
 
 Status Cluster::add_network() {
+  auto endpoints = create_endpoints();
+  MK_RETURN_IF_ERROR(agree("network", endpoints.status()));
+  MK_RETURN_IF_ERROR(connect(*endpoints));
+  return agree("proxy", start_proxies(std::move(*endpoints)));
+}
+
+Result<std::vector<std::unique_ptr<Endpoint>>> Cluster::create_endpoints() {
   std::vector<SymmetricHeap*> heaps;
   for (RankParts& parts : parts_) heaps.push_back(parts.heap.get());
-  auto endpoints = create_loopback({.link = options_.loopback}, heaps);
-  if (!endpoints) return endpoints.status();
-  for (uint32_t rank = 0; rank < shape_.world(); ++rank) {
-    RankParts& parts = parts_[rank];
-    auto proxy = Proxy::start({.rank = rank,
+  if (!processes_) return create_loopback({.link = options_.loopback}, heaps);
+  auto one = create_loopback_between_processes({.link = options_.loopback}, *heaps[0], first_rank_,
+                                               views_);
+  if (!one) return one.status();
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  endpoints.push_back(std::move(one.value()));
+  return endpoints;
+}
+
+Status Cluster::connect(std::span<const std::unique_ptr<Endpoint>> endpoints) {
+  std::vector<std::string> mine;
+  for (const auto& endpoint : endpoints) mine.push_back(endpoint->address());
+  const auto all = gather("addresses on the network", std::move(mine));
+  if (!all) return all.status();
+  Status connected;
+  for (uint32_t i = 0; i < num_local_ && connected; ++i) {
+    std::vector<std::string> of_peers(shape_.world());
+    for (uint32_t rank = 0; rank < shape_.world(); ++rank)
+      if (are_peers(rank, first_rank_ + i) && !shape_.same_node(rank, first_rank_ + i))
+        of_peers[rank] = (*all)[rank];
+    connected = endpoints[i]->connect(of_peers);
+  }
+  return agree("connecting the network", connected);
+}
+
+Status Cluster::start_proxies(std::vector<std::unique_ptr<Endpoint>> endpoints) {
+  for (uint32_t i = 0; i < num_local_; ++i) {
+    RankParts& parts = parts_[i];
+    parts.endpoint = endpoints[i].get();
+    auto proxy = Proxy::start({.rank = first_rank_ + i,
                                .num_ranks = shape_.world(),
                                .queue = parts.queue,
-                               .endpoint = std::move((*endpoints)[rank]),
+                               .endpoint = std::move(endpoints[i]),
                                .heap = parts.heap.get(),
                                .abort = abort_,
                                .limit_ns = static_cast<uint64_t>(options_.timeout_us) * 1000});
@@ -145,7 +249,7 @@ Status Cluster::add_network() {
 }
 
 Watchdog Cluster::watchdog(uint32_t rank) const {
-  const RankParts& parts = parts_[rank];
+  const RankParts& parts = local(rank);
   return {abort_, parts.fault_claim, parts.fault, static_cast<uint64_t>(options_.timeout_us) * 1000,
           rank};
 }
@@ -161,149 +265,11 @@ std::optional<Status> Cluster::find_fault() const {
   // What the network reported is the cause; that others then waited in vain is its effect.
   for (const RankParts& parts : parts_)
     if (parts.proxy && parts.proxy->fault()) return parts.proxy->error();
+  if (processes_)
+    if (const std::optional<Status> fault = processes_->remote_fault()) return fault;
   for (const RankParts& parts : parts_)
     if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0) return status_of(*parts.fault);
   return std::nullopt;  // its report is still being written
 }
-
-Result<std::shared_ptr<PlanSpace>> Cluster::join_plan(uint32_t rank, const std::string& signature,
-                                                      uint64_t bytes, uint32_t flags) {
-  MK_RETURN_IF_ERROR(status());
-  std::shared_ptr<PlanSpace> space;  // outlives the lock: retiring one takes it
-  const std::lock_guard lock(mutex_);
-  const uint64_t number = parts_[rank].num_plans;
-  if (number == plans_.size()) {
-    space = std::make_shared<PlanSpace>(*this, signature);
-    if (const Status filled = fill_plan(*space, bytes, flags); !filled) {
-      for (RankParts& parts : parts_) parts.heap->skip_regions_to(most_regions());
-      return filled;
-    }
-    plans_.push_back(space);
-  }
-  space = plans_[number];
-  if (space->signature != signature)
-    return Status(Code::kInvalidArgument,
-                  "rank " + std::to_string(rank) + " makes plan " + std::to_string(number) +
-                      " for " + signature + ", another rank made it for " + space->signature +
-                      ": all ranks must make the same plans in the same order");
-  ++parts_[rank].num_plans;
-  if (++space->joined == shape_.world()) plans_[number].reset();
-  return space;
-}
-
-Status Cluster::fill_plan(PlanSpace& space, uint64_t bytes, uint32_t flags) {
-  space.first_epoch = next_first_epoch_;
-  space.ranks.resize(shape_.world());
-  for (uint32_t r = 0; r < shape_.world(); ++r)
-    MK_RETURN_IF_ERROR(fill_plan_rank(space, r, bytes, flags));
-  for (uint32_t r = 0; r < shape_.world(); ++r) MK_RETURN_IF_ERROR(link_plan_rank(space, r));
-  return Status::ok();
-}
-
-uint32_t Cluster::most_regions() const {
-  uint32_t most = 0;
-  for (const RankParts& parts : parts_) most = std::max(most, parts.heap->num_regions());
-  return most;
-}
-
-Status Cluster::fill_plan_rank(PlanSpace& space, uint32_t rank, uint64_t bytes, uint32_t flags) {
-  RankParts& parts = parts_[rank];
-  PlanRank& mine = space.ranks[rank];
-  auto region = parts.heap->allocate(bytes);
-  if (!region) return region.status();
-  mine.region = std::move(region.value());
-  auto range = parts.heap->allocate_flags(flags, space.first_epoch);
-  if (!range) return range.status();
-  mine.flags = std::move(range.value());
-  if (mine.region->address != space.ranks[0].region->address ||
-      mine.flags->first != space.ranks[0].flags->first)
-    return Status(Code::kInternal, "rank " + std::to_string(rank) +
-                                       ": work space at another address than on rank 0");
-  auto state = parts.machine->memory().allocate(sizeof(LaunchState));
-  if (!state) return state.status();
-  mine.state = static_cast<LaunchState*>(*state);
-  LaunchState fresh;
-  fresh.epoch = space.first_epoch + 1;
-  MK_RETURN_IF_ERROR(parts.machine->memory().upload(mine.state, &fresh, sizeof fresh));
-  parts.states.push_back(mine.state);
-  return Status::ok();
-}
-
-Status Cluster::link_plan_rank(PlanSpace& space, uint32_t rank) {
-  DeviceMemory& memory = parts_[rank].machine->memory();
-  PlanRank& mine = space.ranks[rank];
-  for (uint32_t gpu = 0; gpu < shape_.gpus; ++gpu) {
-    const uint32_t peer = shape_.rank(shape_.node_of(rank), gpu);
-    mine.host_slots.push_back(space.ranks[peer].region->data);
-    mine.host_flags.push_back(parts_[peer].heap->flag_region());
-  }
-  const uint64_t table_bytes = shape_.gpus * sizeof(void*);
-  auto slots = memory.allocate(table_bytes);
-  if (!slots) return slots.status();
-  mine.peer_slots = static_cast<char**>(*slots);
-  auto flags = memory.allocate(table_bytes);
-  if (!flags) return flags.status();
-  mine.peer_flags = static_cast<uint32_t**>(*flags);
-  MK_RETURN_IF_ERROR(memory.upload(mine.peer_slots, mine.host_slots.data(), table_bytes));
-  return memory.upload(mine.peer_flags, mine.host_flags.data(), table_bytes);
-}
-
-void Cluster::drain(uint32_t rank) {
-  const RankParts& parts = parts_[rank];
-  if (!parts.proxy) return;
-  const Result<uint64_t> head = parts.machine->memory().peek(parts.queue_head);
-  // Bounded: the proxy trips if nothing completes. After a fault it ends, and writes no more.
-  while (head && parts.queue.completed() < *head && load_acquire<Scope::kSys>(abort_) == 0)
-    std::this_thread::yield();
-  if (load_acquire<Scope::kSys>(abort_) != 0) (void)parts.proxy->stop();
-}
-
-void Cluster::retire(PlanSpace& space) {
-  const std::lock_guard lock(mutex_);
-  // Credits of the last launches may still be on their way to flags that a later plan will get.
-  // The network completes them here; and a later plan's epochs start where these end, so that
-  // one which only its receiver still has to look at is stale.
-  for (uint32_t rank = 0; rank < shape_.world(); ++rank) drain(rank);
-  // All ranks at once, so that no plan made meanwhile gets other addresses on one than on another.
-  for (uint32_t rank = 0; rank < space.ranks.size(); ++rank) retire_rank(space.ranks[rank], rank);
-}
-
-void Cluster::retire_rank(PlanRank& mine, uint32_t rank) {
-  RankParts& parts = parts_[rank];
-  DeviceMemory& memory = parts.machine->memory();
-  LaunchState s;
-  if (mine.state != nullptr && memory.download(&s, mine.state, sizeof s)) {
-    if (reached(s.epoch - 1, next_first_epoch_)) next_first_epoch_ = s.epoch - 1;
-    add_to(parts.totals, s);
-  }
-  std::erase(parts.states, mine.state);
-  for (void* p : {static_cast<void*>(mine.state), static_cast<void*>(mine.peer_slots),
-                  static_cast<void*>(mine.peer_flags)})
-    if (p != nullptr) memory.release(p);
-  mine.flags.reset();
-  mine.region.reset();
-}
-
-void Cluster::add_to(RankStatistics& sum, const LaunchState& s) const {
-  sum.launches += s.launches;
-  sum.tiles += s.tiles;
-  sum.local_bytes += s.local_bytes;
-  sum.network_bytes += s.network_bytes;
-  sum.waits += s.waits;
-}
-
-Result<RankStatistics> Cluster::statistics(uint32_t rank) {
-  const std::lock_guard lock(mutex_);
-  RankParts& parts = parts_[rank];
-  RankStatistics sum = parts.totals;
-  for (const LaunchState* state : parts.states) {
-    LaunchState s;
-    MK_RETURN_IF_ERROR(parts.machine->memory().download(&s, state, sizeof s));
-    add_to(sum, s);
-  }
-  return sum;
-}
-
-PlanSpace::~PlanSpace() { cluster.retire(*this); }
 
 }  // namespace mkernel::detail

@@ -1,9 +1,12 @@
-// What the ranks of one process share, and what each of them owns: machine, heap, link to the
-// network, reports of failures. Contexts, buffers and plans keep it alive.
+// A cluster as one process sees it: the ranks that live here, with what each of them owns (machine,
+// heap, link to the network, reports of failures), and how the others are reached. All ranks live
+// here, or one, with the others in processes of their own. Contexts, buffers and plans keep it
+// alive.
 #pragma once
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,8 +16,10 @@
 
 #include "command/queue.h"
 #include "core/watchdog.h"
+#include "memory/mapped_heap.h"
 #include "memory/symmetric_heap.h"
 #include "operators/machine.h"
+#include "operators/processes.h"
 #include "protocol/launch_state.h"
 #include "proxy/proxy.h"
 #include "schedule/cluster.h"
@@ -34,18 +39,21 @@ struct PlanRank {
 
 class Cluster;
 
-/// The work space of one plan on all ranks of this process. Made when the first of them asks.
+/// The work space of one plan on the ranks of this process. Made when the first of them asks.
 struct PlanSpace {
   PlanSpace(Cluster& owner, std::string of) : cluster(owner), signature(std::move(of)) {}
   ~PlanSpace();
   PlanSpace(const PlanSpace&) = delete;
   PlanSpace& operator=(const PlanSpace&) = delete;
 
+  const PlanRank& of(uint32_t rank) const;
+
   Cluster& cluster;
-  std::string signature;     // what every rank must have asked for
-  uint32_t first_epoch = 0;  // before the first launch
-  std::vector<PlanRank> ranks;
-  uint32_t joined = 0;  // ranks that have asked
+  std::string signature;        // what every rank must have asked for
+  uint32_t first_epoch = 0;     // before the first launch
+  uint64_t address = 0;         // of the region, the same on every rank; 0: none yet
+  std::vector<PlanRank> ranks;  // of this process
+  uint32_t joined = 0;          // of them, how many have asked
 };
 
 /// One rank's parts. Destroyed in reverse order: the proxy stops before its memory goes.
@@ -56,6 +64,7 @@ struct RankParts {
   FaultRecord* fault = nullptr;     // pinned; of its blocks
   CommandQueue queue;
   uint64_t* queue_head = nullptr;  // device memory
+  Endpoint* endpoint = nullptr;    // the proxy's
   std::unique_ptr<Proxy> proxy;    // only where there are several nodes
 
   uint64_t num_plans = 0;            // that this rank has asked for
@@ -66,14 +75,21 @@ struct RankParts {
 /// Threads: any.
 class Cluster {
  public:
+  /// All ranks in this process.
   static Result<std::shared_ptr<Cluster>> create(const ClusterOptions& options);
+  /// One rank, in a cluster of processes. Collective.
+  static Result<std::shared_ptr<Cluster>> join(const ClusterOptions& options,
+                                               const RendezvousOptions& rendezvous);
   ~Cluster();
 
   const ClusterOptions& options() const { return options_; }
   const ClusterShape& shape() const { return shape_; }
-  Machine& machine(uint32_t rank) { return *parts_[rank].machine; }
-  const CommandQueue& queue(uint32_t rank) const { return parts_[rank].queue; }
-  std::string transport() const { return shape_.nodes > 1 ? "loopback" : "none"; }
+  /// The ranks that live here: num_local() from first_rank() on.
+  uint32_t first_rank() const { return first_rank_; }
+  uint32_t num_local() const { return num_local_; }
+  Machine& machine(uint32_t rank) { return *local(rank).machine; }
+  const CommandQueue& queue(uint32_t rank) const { return local(rank).queue; }
+  std::string transport() const { return shape_.nodes > 1 ? options_.transport : "none"; }
 
   /// The watchdog of a rank's blocks.
   Watchdog watchdog(uint32_t rank) const;
@@ -82,42 +98,78 @@ class Cluster {
   Status status() const;
 
   /// Work space for a rank's next plan: `bytes` of heap and `flags` flags that hold first_epoch.
+  /// Between processes: collective.
   /// Errors: invalid_argument if another rank's plan of the same number has another signature.
   Result<std::shared_ptr<PlanSpace>> join_plan(uint32_t rank, const std::string& signature,
                                                uint64_t bytes, uint32_t flags);
 
   Result<RankStatistics> statistics(uint32_t rank);
 
+  /// What every rank says, by rank; `mine` is what the ranks of this process say. Collective
+  /// between processes.
+  Result<std::vector<std::string>> gather(const std::string& what, std::vector<std::string> mine);
+  /// ok if every process says so. Collective between processes.
+  Status agree(const std::string& what, const Status& mine);
+
  private:
   friend struct PlanSpace;
-  explicit Cluster(const ClusterOptions& options)
+  Cluster(const ClusterOptions& options, uint32_t first_rank, uint32_t num_local)
       : options_(options),
-        shape_{static_cast<uint32_t>(options.nodes), static_cast<uint32_t>(options.gpus)} {}
+        shape_{static_cast<uint32_t>(options.nodes), static_cast<uint32_t>(options.gpus)},
+        first_rank_(first_rank),
+        num_local_(num_local) {}
 
+  RankParts& local(uint32_t rank) { return parts_[rank - first_rank_]; }
+  const RankParts& local(uint32_t rank) const { return parts_[rank - first_rank_]; }
+  bool is_local(uint32_t rank) const { return rank - first_rank_ < num_local_; }
+  bool are_peers(uint32_t a, uint32_t b) const;
+
+  // Setting up.
+  Status set_up(Result<Machines> machines);
+  Status add_ranks(Machines machines);
   Status add_rank(uint32_t rank);
   Status add_queue(uint32_t rank);
+  Status check_devices();
+  Status map_heaps();
   Status add_network();
-  Status fill_plan(PlanSpace& space, uint64_t bytes, uint32_t flags);
-  uint32_t most_regions() const;
+  Result<std::vector<std::unique_ptr<Endpoint>>> create_endpoints();
+  Status connect(std::span<const std::unique_ptr<Endpoint>> endpoints);
+  Status start_proxies(std::vector<std::unique_ptr<Endpoint>> endpoints);
+  void close();
+
+  // Plans.
+  Status fill_plan(PlanSpace& space, uint64_t number, uint64_t bytes, uint32_t flags);
+  Status start_plan(PlanSpace& space, const std::string& what);
   Status fill_plan_rank(PlanSpace& space, uint32_t rank, uint64_t bytes, uint32_t flags);
+  Status check_addresses(const PlanSpace& space, const std::string& what);
+  Status map_regions(PlanSpace& space);
+  Status share_regions(PlanSpace& space, const std::string& what);
   Status link_plan_rank(PlanSpace& space, uint32_t rank);
+  uint32_t most_regions() const;
   /// Waits until the network has completed all that the rank's kernels asked for.
   void drain(uint32_t rank);
   void retire(PlanSpace& space);
   void retire_rank(PlanRank& mine, uint32_t rank);
-  std::optional<Status> find_fault() const;
   void add_to(RankStatistics& sum, const LaunchState& s) const;
 
-  const ClusterOptions options_;
-  const ClusterShape shape_;
-  std::vector<RankParts> parts_;
-  uint32_t* abort_ = nullptr;  // pinned memory of rank 0, read by all
+  std::optional<Status> find_fault() const;
+
+  ClusterOptions options_;  // with what was left open as it was chosen
+  ClusterShape shape_;
+  const uint32_t first_rank_;
+  const uint32_t num_local_;
+  std::unique_ptr<Processes> processes_;  // null if all ranks live here
+  std::vector<RankParts> parts_;          // of the ranks that live here
+  // How heaps are reached, by rank: where they live, where they are mapped, or not at all (null).
+  std::vector<std::unique_ptr<MappedHeap>> mapped_;
+  std::vector<const HeapView*> views_;
+  uint32_t* abort_ = nullptr;  // pinned memory of the first rank here, read by all here
 
   mutable std::mutex fault_mutex_;
   mutable std::optional<Status> fault_;  // the first one found; it stays the answer
 
   std::mutex mutex_;                               // guards the plans and the statistics
-  std::vector<std::shared_ptr<PlanSpace>> plans_;  // by number; null once all ranks have joined
+  std::vector<std::shared_ptr<PlanSpace>> plans_;  // by number; null once all here have joined
   uint32_t next_first_epoch_ = 0;
 };
 

@@ -43,6 +43,13 @@ Result<std::vector<Context>> Context::create_virtual(const ClusterOptions& optio
   return contexts;
 }
 
+Result<Context> Context::create(const ClusterOptions& options,
+                                const RendezvousOptions& rendezvous) {
+  auto cluster = detail::Cluster::join(options, rendezvous);
+  if (!cluster) return cluster.status();
+  return Context(std::make_shared<detail::Rank>(*cluster, rendezvous.rank));
+}
+
 int Context::rank() const { return static_cast<int>(rank_->rank()); }
 int Context::world_size() const { return static_cast<int>(rank_->cluster().shape().world()); }
 int Context::nodes() const { return rank_->cluster().options().nodes; }

@@ -30,6 +30,7 @@ class CudaStreamImpl : public detail::StreamImpl {
 struct SharedDevice {
   int device;
   uint32_t blocks_per_rank;
+  std::string id;
   std::unique_ptr<DeviceMemory> memory;
   std::unique_ptr<ScratchPool> pool;
 };
@@ -52,6 +53,7 @@ class CudaMachine : public Machine {
             .copy_engines = engine_ != nullptr};
   }
   DeviceMemory& memory() override { return *on_->memory; }
+  std::string device_id() const override { return on_->id; }
 
   Result<std::unique_ptr<detail::StreamImpl>> create_stream() override {
     const DeviceScope scope(on_->device);
@@ -99,6 +101,19 @@ Result<uint32_t> blocks_per_rank(int device, int num_ranks) {
   return static_cast<uint32_t>(properties.multiProcessorCount / num_ranks / cluster * cluster);
 }
 
+/// "GPU 0123..." with the number that the GPU was made with.
+Result<std::string> id_of(int device) {
+  cudaDeviceProp properties{};
+  MK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  std::string id = "GPU ";
+  for (const char byte : properties.uuid.bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto value = static_cast<unsigned char>(byte);
+    id += {kDigits[value >> 4], kDigits[value & 15]};
+  }
+  return id;
+}
+
 /// Ranks of a node write into each other's memory, so all GPUs must reach each other.
 Status check_peers(int devices) {
   for (int device = 0; device < devices; ++device)
@@ -119,13 +134,15 @@ Result<Machines> create_on_device(int device, int num_ranks, bool alone) {
   MK_CUDA_CHECK(scope.entered());
   auto blocks = blocks_per_rank(device, num_ranks);
   if (!blocks) return blocks.status();
+  const Result<std::string> id = id_of(device);
+  if (!id) return id.status();
   MK_RETURN_IF_ERROR(load_kernels());
   auto memory = create_cuda_memory(device);
   if (!memory) return memory.status();
   auto pool = ScratchPool::create();
   if (!pool) return pool.status();
   const auto shared = std::make_shared<SharedDevice>(
-      SharedDevice{device, *blocks, std::move(memory.value()), std::move(pool.value())});
+      SharedDevice{device, *blocks, *id, std::move(memory.value()), std::move(pool.value())});
   // Only for a rank that has the GPU to itself: a copy within a GPU would need SMs that the kernels
   // have, and the streams are needed for the kernels.
   std::unique_ptr<PushEngine> engine;
@@ -156,6 +173,12 @@ Result<Machines> create_cuda_machines(int num_ranks) {
           std::move((*here)[i]);
   }
   return machines;
+}
+
+Result<Machines> create_cuda_machine_of_process(int index) {
+  const int devices = num_cuda_devices();
+  if (devices == 0) return Status(Code::kUnavailable, "device = cuda: no GPU on this machine");
+  return create_on_device(index % devices, 1, true);
 }
 
 int num_cuda_devices() {

@@ -34,6 +34,7 @@ class HostMachine : public Machine {
             .copy_engines = true};
   }
   DeviceMemory& memory() override { return *memory_; }
+  std::string device_id() const override { return {}; }
   Result<std::unique_ptr<detail::StreamImpl>> create_stream() override {
     return std::unique_ptr<detail::StreamImpl>(std::make_unique<HostStreamImpl>());
   }
@@ -65,6 +66,8 @@ Machines create_host_machines(int num_ranks) {
 Result<Machines> create_cuda_machines(int) {
   return Status(Code::kUnsupported, "device = cuda: this build of mkernel is without CUDA");
 }
+
+Result<Machines> create_cuda_machine_of_process(int) { return create_cuda_machines(1); }
 
 int num_cuda_devices() { return 0; }
 #endif

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <mkernel/context.h>
@@ -42,6 +43,8 @@ class Machine {
   virtual ~Machine() = default;
   virtual MachineShape shape() const = 0;
   virtual DeviceMemory& memory() = 0;
+  /// Which GPU it is, told apart over processes and hosts; empty where any number may share one.
+  virtual std::string device_id() const = 0;
   virtual Result<std::unique_ptr<detail::StreamImpl>> create_stream() = 0;
   virtual Status synchronize(StreamHandle stream) = 0;
   /// Enqueues one launch: its blocks, and beside them the pushes. It ends when both are done.
@@ -57,6 +60,10 @@ Machines create_host_machines(int num_ranks);
 /// The same on GPUs: ranks are dealt to them in turn, and ranks of one GPU share its SMs evenly.
 /// Errors: unavailable if this build or this computer has no GPU that can carry them.
 Result<Machines> create_cuda_machines(int num_ranks);
+
+/// The machine of a process that has one rank and its GPU to itself: the `index`-th GPU that the
+/// process sees, counted around.
+Result<Machines> create_cuda_machine_of_process(int index);
 
 /// GPUs that this build and this computer can use.
 int num_cuda_devices();
