@@ -47,6 +47,7 @@ Json json_of_arguments(const Arguments& a) {
           {"seed", c.seed},
           {"iters", a.iters},
           {"timeout_ms", a.cluster.timeout_us / 1000},
+          {"contact_timeout_ms", a.cluster.contact_timeout_us / 1000},
           {"blocks", c.tuning.blocks},
           {"comm_blocks", c.tuning.comm_blocks},
           {"chunk_rows", c.tuning.chunk_rows},

@@ -22,9 +22,7 @@ Status check_options(const ClusterOptions& o) {
   // A command names its destination with 16 bits.
   if (int64_t{o.nodes} * o.gpus > 65535)
     return refuse("nodes * gpus", int64_t{o.nodes} * o.gpus, "must be at most 65535");
-  constexpr int64_t kMaxTimeoutUs = INT64_MAX / 1000;  // limits are counted in nanoseconds
-  if (o.timeout_us <= 0 || o.timeout_us > kMaxTimeoutUs)
-    return refuse("timeout_us", o.timeout_us, "must be 1 to " + std::to_string(kMaxTimeoutUs));
+  MK_RETURN_IF_ERROR(check_wait_limits(o));
   if (o.transport != "auto" && o.transport != "loopback") {
     const bool is_planned =
         o.transport == "verbs" || o.transport == "efa" || o.transport == "libfabric";
@@ -46,12 +44,12 @@ const char* place_name(Place place) {
   return "nothing (";
 }
 
-Status status_of(const FaultRecord& f) {
-  return Status(Code::kTimeout, "rank " + std::to_string(f.rank) + " waited for " +
-                                    place_name(f.place) + " " + std::to_string(f.chunk) +
-                                    ") of rank " + std::to_string(f.peer) + ": expected epoch " +
-                                    std::to_string(f.expected) + ", seen " +
-                                    std::to_string(f.seen));
+Status status_of(const FaultRecord& f, const WaitLimits& limits) {
+  return Status(Code::kTimeout,
+                "rank " + std::to_string(f.rank) + " waited for " + place_name(f.place) + " " +
+                    std::to_string(f.chunk) + ") of rank " + std::to_string(f.peer) +
+                    ": expected epoch " + std::to_string(f.expected) + ", seen " +
+                    std::to_string(f.seen) + ", after " + describe(f.limit, limits));
 }
 
 /// Zeroed device memory for a few words.
@@ -137,7 +135,7 @@ Status Cluster::add_network() {
                                .endpoint = std::move((*endpoints)[rank]),
                                .heap = parts.heap.get(),
                                .abort = abort_,
-                               .limit_ns = static_cast<uint64_t>(options_.timeout_us) * 1000});
+                               .limit_ns = limits_.progress_ns});
     if (!proxy) return proxy.status();
     parts.proxy = std::move(proxy.value());
   }
@@ -146,8 +144,7 @@ Status Cluster::add_network() {
 
 Watchdog Cluster::watchdog(uint32_t rank) const {
   const RankParts& parts = parts_[rank];
-  return {abort_, parts.fault_claim, parts.fault, static_cast<uint64_t>(options_.timeout_us) * 1000,
-          rank};
+  return {abort_, parts.fault_claim, parts.fault, limits_, rank};
 }
 
 Status Cluster::status() const {
@@ -162,7 +159,8 @@ std::optional<Status> Cluster::find_fault() const {
   for (const RankParts& parts : parts_)
     if (parts.proxy && parts.proxy->fault()) return parts.proxy->error();
   for (const RankParts& parts : parts_)
-    if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0) return status_of(*parts.fault);
+    if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0)
+      return status_of(*parts.fault, limits_);
   return std::nullopt;  // its report is still being written
 }
 

@@ -15,6 +15,7 @@
 #include "core/watchdog.h"
 #include "memory/symmetric_heap.h"
 #include "operators/machine.h"
+#include "operators/wait_limits.h"
 #include "protocol/launch_state.h"
 #include "proxy/proxy.h"
 #include "schedule/cluster.h"
@@ -92,6 +93,7 @@ class Cluster {
   friend struct PlanSpace;
   explicit Cluster(const ClusterOptions& options)
       : options_(options),
+        limits_(wait_limits(options)),
         shape_{static_cast<uint32_t>(options.nodes), static_cast<uint32_t>(options.gpus)} {}
 
   Status add_rank(uint32_t rank);
@@ -109,6 +111,7 @@ class Cluster {
   void add_to(RankStatistics& sum, const LaunchState& s) const;
 
   const ClusterOptions options_;
+  const WaitLimits limits_;
   const ClusterShape shape_;
   std::vector<RankParts> parts_;
   uint32_t* abort_ = nullptr;  // pinned memory of rank 0, read by all

@@ -40,7 +40,11 @@ Proxy::Proxy(ProxyConfig config, std::unique_ptr<CopyChannel> channel)
       method_(arrival_method(traits_)),
       channel_(std::move(channel)),
       batcher_(config_.num_ranks),
-      dog_{config_.abort, &fault_claim_, &fault_, config_.limit_ns, config_.rank} {}
+      dog_{config_.abort,
+           &fault_claim_,
+           &fault_,
+           {config_.limit_ns, config_.limit_ns},
+           config_.rank} {}
 
 Result<std::unique_ptr<Proxy>> Proxy::start(ProxyConfig config) {
   MK_RETURN_IF_ERROR(check_arrival(config.endpoint->traits(), kMaxFlags));
@@ -218,9 +222,9 @@ bool Proxy::raise_flag(uint32_t value) {
 
 bool Proxy::check_progress() {
   if (in_flight_ == 0 || Watchdog::now_ns() - progress_ns_ <= config_.limit_ns) return true;
-  return fail(
-      command_at(completion_.completed()),
-      {Code::kTimeout, "no completion for " + std::to_string(config_.limit_ns / 1000) + " us"});
+  return fail(command_at(completion_.completed()),
+              {Code::kTimeout, "no completion for " + std::to_string(config_.limit_ns / 1000) +
+                                   " us (timeout_us)"});
 }
 
 bool Proxy::is_drained() { return completion_.idle() && !command_at(next_position_); }

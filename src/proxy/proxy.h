@@ -40,7 +40,7 @@ struct ProxyConfig {
   std::unique_ptr<Endpoint> endpoint;  // of this rank
   SymmetricHeap* heap;                 // of this rank; lives until the proxy is gone
   uint32_t* abort;                     // see Watchdog::abort
-  uint64_t limit_ns;                   // see Watchdog::limit_ns
+  uint64_t limit_ns;                   // see WaitLimits::progress_ns
 };
 
 class Proxy {

@@ -21,7 +21,7 @@ except ImportError:
     numpy = None
 
 BINARY = ""
-NUM_CASES = 75
+NUM_CASES = 77
 SIZES = {"--m": "10", "--n": "9", "--k": "16"}
 cases, failures = [], []
 
@@ -77,6 +77,7 @@ def check_refusals():
                 "allowed")
     for option, text in (("--n", "0"), ("--k", "0"), ("--nodes", "0"), ("--gpus", "x"),
                          ("--iters", "0"), ("--seed", "-1"), ("--timeout-ms", "0"),
+                         ("--contact-timeout-ms", "0"), ("--contact-timeout-ms", "-1"),
                          ("--blocks", "-1"), ("--comm-blocks", "many"), ("--chunk-rows", "1k"),
                          ("--dtype", "fp8"), ("--b-layout", "nn"), ("--device", "tpu"),
                          ("--transport", "pigeon"), ("--link-gbs", "-2"), ("--link-us", "nan"),

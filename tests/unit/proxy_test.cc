@@ -27,7 +27,7 @@ struct TestProxy {
   TestProxy(TestRanks& ranks, uint32_t rank, std::unique_ptr<Endpoint> endpoint, uint32_t* abort,
             uint64_t limit_ns = kLongNs)
       : queue(slots.data(), &head, &tail, kLog2Capacity),
-        dog{abort, &claim, &fault, limit_ns, rank} {
+        dog{abort, &claim, &fault, {limit_ns, limit_ns}, rank} {
     proxy = value_of(Proxy::start({.rank = rank,
                                    .num_ranks = static_cast<uint32_t>(ranks.heaps.size()),
                                    .queue = queue,
