@@ -1,13 +1,17 @@
 #include "proxy/proxy.h"
 
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/sync.h"
+#include "proxy/idle_policy.h"
 
 namespace mkernel {
 namespace {
@@ -17,14 +21,9 @@ constexpr size_t kMaxEvents = 64;  // per poll: bounds the time until commands a
 
 void count(uint64_t* counter, uint64_t n = 1) { add_relaxed<Scope::kSys>(counter, n); }
 
-/// Gives way after passes without work: soon the time slice, after a while 50 us at a time. While
-/// writes are in flight it stays awake, because polling is what moves them.
-void back_off(uint32_t idle_passes, bool in_flight) {
-  constexpr uint32_t kSpins = 64;
-  constexpr uint32_t kYields = 1024;
-  if (idle_passes < kSpins) return;
-  if (in_flight || idle_passes < kYields) return std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::microseconds(50));
+void rest(Rest how) {
+  if (how == Rest::kYield) std::this_thread::yield();
+  if (how == Rest::kSleep) std::this_thread::sleep_for(IdlePolicy::kSleep);
 }
 
 std::string describe(const Command& c) {
@@ -89,10 +88,21 @@ ProxyStatistics Proxy::statistics() const {
           .stale_arrivals = read(s.stale_arrivals)};
 }
 
+std::optional<uint64_t> Proxy::cpu_ns() {
+  clockid_t clock{};
+  timespec time{};
+  if (!thread_.joinable() || pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
+      clock_gettime(clock, &time) != 0)
+    return std::nullopt;
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
 void Proxy::run() {
   progress_ns_ = Watchdog::now_ns();
   uint64_t stopping_ns = 0;
-  uint32_t idle_passes = 0;
+  IdlePolicy idle;
+  // Sleeps may end so much later, 50 us if nothing is said. Without it they are only longer.
+  (void)prctl(PR_SET_TIMERSLACK, 1UL);
   while (pass() && check_progress()) {
     if (dog_.aborted()) {
       set_error({Code::kPeerFailed, "a failure was reported elsewhere"});
@@ -106,8 +116,7 @@ void Proxy::run() {
         break;
       }
     }
-    idle_passes = worked_ ? 0 : idle_passes + 1;
-    back_off(idle_passes, in_flight_ > 0);
+    rest(idle.after_pass(worked_, in_flight_ > 0));
   }
   if (Status closed = config_.endpoint->close(); !closed) fail(std::nullopt, closed);
 }

@@ -62,6 +62,8 @@ class Proxy {
   /// The same as a fault record; none if nothing went wrong here.
   std::optional<FaultRecord> fault() const;
   ProxyStatistics statistics() const;
+  /// Processor time that the thread has taken; none once it has stopped. Not beside stop().
+  std::optional<uint64_t> cpu_ns();
 
  private:
   Proxy(ProxyConfig config, std::unique_ptr<CopyChannel> channel);
