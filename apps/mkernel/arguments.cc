@@ -125,6 +125,7 @@ void add_case(CLI::App& app, Arguments& a, int64_t default_iters) {
   const std::string help = "iterations (" + std::to_string(default_iters) + ")";
   add_whole(app, "--iters", a.iters, {1, kMaxIterations}, help);
   app.add_option("--json", a.json_file, "write the results there")->type_name("FILE");
+  app.add_flag("--stats", a.stats, "also what the proxies between ranks and network did");
 }
 
 /// Joins "--m" and "-5": CLI11 would take the negative number for an option, and not name it.

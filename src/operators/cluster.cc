@@ -52,6 +52,17 @@ Status status_of(const FaultRecord& f, const WaitLimits& limits) {
                     std::to_string(f.seen) + ", after " + describe(f.limit, limits));
 }
 
+ProxyTotals totals_of(const ProxyStatistics& s) {
+  return {.commands = s.commands,
+          .bytes = s.bytes,
+          .batches = s.batches,
+          .partial_batches = s.partial_batches,
+          .room_waits = s.room_waits,
+          .retries = s.retries,
+          .arrivals = s.arrivals,
+          .stale_arrivals = s.stale_arrivals};
+}
+
 /// Zeroed device memory for a few words.
 Result<void*> allocate_zeroed(DeviceMemory& memory, uint64_t bytes) {
   Result<void*> p = memory.allocate(bytes);
@@ -294,6 +305,7 @@ Result<RankStatistics> Cluster::statistics(uint32_t rank) {
   const std::lock_guard lock(mutex_);
   RankParts& parts = parts_[rank];
   RankStatistics sum = parts.totals;
+  if (parts.proxy) sum.proxy = totals_of(parts.proxy->statistics());
   for (const LaunchState* state : parts.states) {
     LaunchState s;
     MK_RETURN_IF_ERROR(parts.machine->memory().download(&s, state, sizeof s));

@@ -84,6 +84,7 @@ ProxyStatistics Proxy::statistics() const {
           .batches = read(s.batches),
           .partial_batches = read(s.partial_batches),
           .room_waits = read(s.room_waits),
+          .retries = config_.endpoint->statistics().retries,
           .arrivals = read(s.arrivals),
           .stale_arrivals = read(s.stale_arrivals)};
 }
