@@ -28,6 +28,16 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, T& value, WholeRa
   return app.add_option_function<std::string>(name, read, help)->type_name("NUMBER");
 }
 
+void add_milliseconds(CLI::App& app, const std::string& name, int64_t& us,
+                      const std::string& help) {
+  const auto read = [name, &us](const std::string& text) {
+    const Result<int64_t> ms = parse_whole(name, text, {1, 86'400'000});
+    if (!ms) throw CLI::ValidationError(ms.status().message());
+    us = 1000 * ms.value();
+  };
+  app.add_option_function<std::string>(name, read, help)->type_name("NUMBER");
+}
+
 void add_decimal(CLI::App& app, const std::string& name, double& value, const std::string& help) {
   const auto read = [name, &value](const std::string& text) {
     const Result<double> number = parse_non_negative(name, text);
@@ -74,13 +84,9 @@ void add_cluster(CLI::App& app, Arguments& a) {
                          {{"host", DeviceKind::kHost}, {"cuda", DeviceKind::kCuda}},
                          "what computes (cuda where there is a GPU)");
   app.add_option("--transport", a.cluster.transport, "between nodes (auto)")->type_name("NAME");
-  const auto set_timeout = [&a](const std::string& text) {
-    const Result<int64_t> ms = parse_whole("--timeout-ms", text, {1, 86'400'000});
-    if (!ms) throw CLI::ValidationError(ms.status().message());
-    a.cluster.timeout_us = 1000 * ms.value();
-  };
-  app.add_option_function<std::string>("--timeout-ms", set_timeout, "of every wait (10000)")
-      ->type_name("NUMBER");
+  add_milliseconds(app, "--timeout-ms", a.cluster.timeout_us, "of a wait (10000)");
+  add_milliseconds(app, "--contact-timeout-ms", a.cluster.contact_timeout_us,
+                   "of a wait for a rank that may be late (60000)");
   add_decimal(app, "--link-gbs", a.cluster.loopback.link_gbs, "loopback: 1e9 bytes/s, 0: any (0)");
   add_decimal(app, "--link-us", a.cluster.loopback.link_us, "loopback: latency (0)");
   add_choice<LinkOrder>(app, "--link-order", choose_order,
@@ -119,6 +125,7 @@ void add_case(CLI::App& app, Arguments& a, int64_t default_iters) {
   const std::string help = "iterations (" + std::to_string(default_iters) + ")";
   add_whole(app, "--iters", a.iters, {1, kMaxIterations}, help);
   app.add_option("--json", a.json_file, "write the results there")->type_name("FILE");
+  app.add_flag("--stats", a.stats, "also what the proxies between ranks and network did");
 }
 
 /// Joins "--m" and "-5": CLI11 would take the negative number for an option, and not name it.

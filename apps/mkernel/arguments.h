@@ -36,6 +36,7 @@ struct Arguments {
   int64_t iters = 0;
   std::string baseline = "all";
   bool print_json = false;  // info
+  bool stats = false;       // what the proxies did
   std::string json_file;
   std::string plot_file;
   std::string dump_dir;

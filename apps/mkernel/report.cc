@@ -47,6 +47,7 @@ Json json_of_arguments(const Arguments& a) {
           {"seed", c.seed},
           {"iters", a.iters},
           {"timeout_ms", a.cluster.timeout_us / 1000},
+          {"contact_timeout_ms", a.cluster.contact_timeout_us / 1000},
           {"blocks", c.tuning.blocks},
           {"comm_blocks", c.tuning.comm_blocks},
           {"chunk_rows", c.tuning.chunk_rows},
@@ -85,6 +86,37 @@ Json json_of_ranks(const std::vector<RankStatistics>& ranks) {
   return list;
 }
 
+Json json_of_proxies(const std::vector<RankStatistics>& ranks) {
+  Json list = Json::array();
+  for (const RankStatistics& s : ranks) {
+    const ProxyTotals& p = s.proxy;
+    list.push_back({{"rank", list.size()},
+                    {"commands", p.commands},
+                    {"bytes", p.bytes},
+                    {"batches", p.batches},
+                    {"partial_batches", p.partial_batches},
+                    {"room_waits", p.room_waits},
+                    {"retries", p.retries},
+                    {"arrivals", p.arrivals},
+                    {"stale_arrivals", p.stale_arrivals}});
+  }
+  return list;
+}
+
+bool wants_proxies(const Session& s) { return s.arguments.stats && s.arguments.cluster.nodes > 1; }
+
+void print_proxies(const Report& report) {
+  std::printf("%6s %10s %18s %10s %10s %10s %10s %10s %10s\n", "proxy", "commands", "bytes",
+              "batches", "partial", "waits", "retries", "arrivals", "stale");
+  for (size_t r = 0; r < report.ranks.size(); ++r) {
+    const ProxyTotals& p = report.ranks[r].proxy;
+    std::printf("%6zu %10" PRIu64 " %18" PRIu64 " %10" PRIu64 " %10" PRIu64 " %10" PRIu64
+                " %10" PRIu64 " %10" PRIu64 " %10" PRIu64 "\n",
+                r, p.commands, p.bytes, p.batches, p.partial_batches, p.room_waits, p.retries,
+                p.arrivals, p.stale_arrivals);
+  }
+}
+
 }  // namespace
 
 double tflops_per_gpu(const Session& session, double us) {
@@ -118,6 +150,9 @@ void print_ranks(const Session& session, const Report& report) {
     std::printf("%6zu %10" PRIu64 " %12" PRIu64 " %18" PRIu64 " %18" PRIu64 " %10" PRIu64 "\n", r,
                 s.launches, s.tiles, s.local_bytes, s.network_bytes, s.waits);
   }
+  if (wants_proxies(session)) print_proxies(report);
+  if (session.arguments.stats && !wants_proxies(session))
+    std::printf("proxies: none, there is one node\n");
   if (on_host(session)) std::printf("host machine: times here mean nothing\n");
 }
 
@@ -178,6 +213,8 @@ std::string to_json(Session& session, const Report& report) {
   json["worst_error"] = json_of_worst(report.worst);
   json["right"] = report.worst.finding.worst.right();
   json["ranks"] = json_of_ranks(report.ranks);
+  if (session.arguments.stats)
+    json["proxies"] = wants_proxies(session) ? json_of_proxies(report.ranks) : Json::array();
   return json.dump(2) + "\n";
 }
 

@@ -48,6 +48,18 @@ class Buffer {
   uint64_t bytes_ = 0;
 };
 
+/// What the proxy between a rank's kernels and its network did. Units: bytes, counts.
+struct ProxyTotals {
+  uint64_t commands = 0;         // writes that kernels asked for and the network was given
+  uint64_t bytes = 0;            // of their data
+  uint64_t batches = 0;          // posts
+  uint64_t partial_batches = 0;  // posts of less than a full batch, because no more was ready
+  uint64_t room_waits = 0;       // times that commands began to wait for room or credit
+  uint64_t retries = 0;          // sends that the network below had no room for at first, or lost
+  uint64_t arrivals = 0;         // flags raised for peers, where the network does not do it
+  uint64_t stale_arrivals = 0;   // what came late or twice, and raised nothing
+};
+
 /// What a rank did since its context was made. Units: bytes, counts.
 struct RankStatistics {
   uint64_t launches = 0;
@@ -55,6 +67,7 @@ struct RankStatistics {
   uint64_t local_bytes = 0;    // written to ranks of the same node
   uint64_t network_bytes = 0;  // handed to the network
   uint64_t waits = 0;          // waits that did not find what they waited for at once
+  ProxyTotals proxy;           // zero where there is one node
 };
 
 /// One rank of a cluster. Threads: calls for different ranks may come from different threads; calls

@@ -37,7 +37,14 @@ struct ClusterOptions {
   DeviceKind device = DeviceKind::kHost;
   std::string transport = "auto";  // between nodes: auto or loopback
   LoopbackOptions loopback;
-  int64_t timeout_us = 10'000'000;          // limit of every single wait, > 0
+  // How long a single wait may last, > 0: one for a rank (or a network) that is at work, and one
+  // for a rank of which nothing was heard yet in this launch, which may simply be late. The latter
+  // is at least the former. Raise it where ranks are launched far apart. Both are five times as
+  // long in builds with a sanitizer, and `time_scale` times as long where machines are emulated,
+  // >= 1.
+  int64_t timeout_us = 10'000'000;
+  int64_t contact_timeout_us = 60'000'000;
+  double time_scale = 1;
   uint64_t heap_bytes_limit = 64ULL << 30;  // work space per rank; a plan beyond it is refused
   uint32_t first_epoch = 0;                 // epoch before the first launch (tests start near 2^32)
 };

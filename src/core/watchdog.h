@@ -28,12 +28,46 @@ struct WaitSite {
   uint32_t chunk;  // chunk or slot index; 0 where there is only one
 };
 
+/// How long waits may last.
+struct WaitLimits {
+  uint64_t progress_ns;  // for somebody who is at work
+  uint64_t contact_ns;   // for a rank that may not have begun; at least progress_ns
+};
+
+/// Which of the two a wait came to.
+enum class Limit : uint32_t { kProgress, kContact };
+
+/// Says of one wait when it has lasted too long. Pure. Whether the other side has begun is asked
+/// at half of the limit of progress for the first time, so never in a launch that goes well. Who is
+/// silent then may be late, up to the limit of contact; once it is heard it has the whole limit of
+/// progress. Who had begun by then has had half of that at the least.
+struct Patience {
+  enum class Other : uint32_t { kUnknown, kSilent, kBegun };
+  uint64_t since_ns;  // when the wait began or, if that is later, when a silent one was heard
+  Other other = Other::kUnknown;
+
+  template <class Heard>
+  MK_HD bool is_over(uint64_t now_ns, const WaitLimits& limits, Heard&& heard) {
+    const uint64_t waited_ns = now_ns - since_ns;
+    if (other == Other::kBegun || waited_ns <= limits.progress_ns / 2)
+      return waited_ns > limits.progress_ns;
+    if (!heard()) {
+      other = Other::kSilent;
+      return waited_ns > limits.contact_ns;
+    }
+    if (other == Other::kSilent) since_ns = now_ns;
+    other = Other::kBegun;
+    return now_ns - since_ns > limits.progress_ns;
+  }
+};
+
 /// The report of one failed wait. Written once per rank and machine side, by the one that trips.
 struct FaultRecord {
   uint32_t tripped;  // 0 while healthy; released last
   Place place;
   uint32_t rank, peer, chunk;
   uint32_t expected, seen;
+  Limit limit;
 };
 
 /// What a wait cost, for the statistics.
@@ -48,17 +82,24 @@ struct Watchdog {
   uint32_t* abort;      // sys: 0 healthy, 1 everybody leaves
   uint32_t* claim;      // gpu: the first of this rank's waiters to trip takes it 0 -> 1
   FaultRecord* record;  // sys: written by the claimer only
-  uint64_t limit_ns;
+  WaitLimits limits;
   uint32_t rank;
 
   MK_HD bool aborted() const { return load_relaxed<Scope::kSys>(abort) != 0; }
 
-  /// Waits until the word that `load` reads has reached `want`.
+  /// Waits until the word that `load` reads has reached `want`, for one who is at work.
   template <class Load>
   MK_HD WaitResult wait(const WaitSite& site, uint32_t want, Load&& load) const {
+    return wait(site, want, load, [] { return true; });
+  }
+
+  /// The same for one who may be late; `heard` says whether it has begun, as far as this rank can
+  /// see, and is asked only where the wait has become long.
+  template <class Load, class Heard>
+  MK_HD WaitResult wait(const WaitSite& site, uint32_t want, Load&& load, Heard&& heard) const {
     uint32_t seen = load();
     if (reached(seen, want)) return {true, false};
-    const uint64_t start_ns = now_ns();
+    Patience patience{now_ns()};
     for (uint32_t spin = 1;; ++spin) {
       pause(spin);
       seen = load();
@@ -66,15 +107,16 @@ struct Watchdog {
       // The abort word may lie across PCIe and reading the clock is slow: look at them rarely.
       if (spin % kSpinsPerCheck != 0) continue;
       if (aborted()) return {false, true};
-      if (now_ns() - start_ns > limit_ns) {
-        trip(site, want, seen);
-        return {false, true};
-      }
+      if (!patience.is_over(now_ns(), limits, heard)) continue;
+      trip(site, want, seen,
+           patience.other == Patience::Other::kSilent ? Limit::kContact : Limit::kProgress);
+      return {false, true};
     }
   }
 
   /// Records a fault, unless this rank has one, and makes every wait of the cluster end.
-  MK_HD void trip(const WaitSite& site, uint32_t expected, uint32_t seen) const {
+  MK_HD void trip(const WaitSite& site, uint32_t expected, uint32_t seen,
+                  Limit limit = Limit::kProgress) const {
     if (add_relaxed<Scope::kGpu>(claim, 1u) == 0) {
       record->place = site.place;
       record->rank = rank;
@@ -82,6 +124,7 @@ struct Watchdog {
       record->chunk = site.chunk;
       record->expected = expected;
       record->seen = seen;
+      record->limit = limit;
       store_release<Scope::kSys>(&record->tripped, 1u);
     }
     store_release<Scope::kSys>(abort, 1u);

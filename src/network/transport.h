@@ -51,6 +51,11 @@ struct Event {
   uint64_t id = 0;
 };
 
+/// What an endpoint did beside what it was told to. Counters that only grow.
+struct EndpointStatistics {
+  uint64_t retries = 0;  // sends that the network below had no room for at first, or lost
+};
+
 /// One rank's end of the network. Its life: created for a rank's heap, whose flag region it makes
 /// known to the network; address() goes to all ranks, connect() takes theirs; then every region
 /// that a write is to touch is exported by its owner and imported by the others. Who carries
@@ -90,6 +95,9 @@ class Endpoint {
   /// Makes progress and fills in up to events.size() events; returns how many. A write is in
   /// flight until its completion was reported here.
   virtual Result<size_t> poll(std::span<Event> events) = 0;
+
+  /// Threads: any.
+  virtual EndpointStatistics statistics() const { return {}; }
 
   /// Waits for, or destroys, all posted writes: afterwards none touches any heap.
   virtual Status close() = 0;

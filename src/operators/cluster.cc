@@ -25,12 +25,12 @@ const char* place_name(Place place) {
   return "nothing (";
 }
 
-Status status_of(const FaultRecord& f) {
-  return Status(Code::kTimeout, "rank " + std::to_string(f.rank) + " waited for " +
-                                    place_name(f.place) + " " + std::to_string(f.chunk) +
-                                    ") of rank " + std::to_string(f.peer) + ": expected epoch " +
-                                    std::to_string(f.expected) + ", seen " +
-                                    std::to_string(f.seen));
+Status status_of(const FaultRecord& f, const WaitLimits& limits) {
+  return Status(Code::kTimeout,
+                "rank " + std::to_string(f.rank) + " waited for " + place_name(f.place) + " " +
+                    std::to_string(f.chunk) + ") of rank " + std::to_string(f.peer) +
+                    ": expected epoch " + std::to_string(f.expected) + ", seen " +
+                    std::to_string(f.seen) + ", after " + describe(f.limit, limits));
 }
 
 /// Zeroed device memory for a few words.
@@ -241,7 +241,7 @@ Status Cluster::start_proxies(std::vector<std::unique_ptr<Endpoint>> endpoints) 
                                .endpoint = std::move(endpoints[i]),
                                .heap = parts.heap.get(),
                                .abort = abort_,
-                               .limit_ns = static_cast<uint64_t>(options_.timeout_us) * 1000});
+                               .limit_ns = limits_.progress_ns});
     if (!proxy) return proxy.status();
     parts.proxy = std::move(proxy.value());
   }
@@ -250,8 +250,7 @@ Status Cluster::start_proxies(std::vector<std::unique_ptr<Endpoint>> endpoints) 
 
 Watchdog Cluster::watchdog(uint32_t rank) const {
   const RankParts& parts = local(rank);
-  return {abort_, parts.fault_claim, parts.fault, static_cast<uint64_t>(options_.timeout_us) * 1000,
-          rank};
+  return {abort_, parts.fault_claim, parts.fault, limits_, rank};
 }
 
 Status Cluster::status() const {
@@ -268,7 +267,8 @@ std::optional<Status> Cluster::find_fault() const {
   if (processes_)
     if (const std::optional<Status> fault = processes_->remote_fault()) return fault;
   for (const RankParts& parts : parts_)
-    if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0) return status_of(*parts.fault);
+    if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0)
+      return status_of(*parts.fault, limits_);
   return std::nullopt;  // its report is still being written
 }
 

@@ -20,6 +20,7 @@
 #include "memory/symmetric_heap.h"
 #include "operators/machine.h"
 #include "operators/processes.h"
+#include "operators/wait_limits.h"
 #include "protocol/launch_state.h"
 #include "proxy/proxy.h"
 #include "schedule/cluster.h"
@@ -115,6 +116,7 @@ class Cluster {
   friend struct PlanSpace;
   Cluster(const ClusterOptions& options, uint32_t first_rank, uint32_t num_local)
       : options_(options),
+        limits_(wait_limits(options)),
         shape_{static_cast<uint32_t>(options.nodes), static_cast<uint32_t>(options.gpus)},
         first_rank_(first_rank),
         num_local_(num_local) {}
@@ -155,7 +157,8 @@ class Cluster {
   std::optional<Status> find_fault() const;
 
   ClusterOptions options_;  // with what was left open as it was chosen
-  ClusterShape shape_;
+  const WaitLimits limits_;
+  const ClusterShape shape_;
   const uint32_t first_rank_;
   const uint32_t num_local_;
   std::unique_ptr<Processes> processes_;  // null if all ranks live here

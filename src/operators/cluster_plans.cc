@@ -6,6 +6,20 @@
 #include "operators/cluster.h"
 
 namespace mkernel::detail {
+namespace {
+
+ProxyTotals totals_of(const ProxyStatistics& s) {
+  return {.commands = s.commands,
+          .bytes = s.bytes,
+          .batches = s.batches,
+          .partial_batches = s.partial_batches,
+          .room_waits = s.room_waits,
+          .retries = s.retries,
+          .arrivals = s.arrivals,
+          .stale_arrivals = s.stale_arrivals};
+}
+
+}  // namespace
 
 Result<std::shared_ptr<PlanSpace>> Cluster::join_plan(uint32_t rank, const std::string& signature,
                                                       uint64_t bytes, uint32_t flags) {
@@ -228,6 +242,7 @@ Result<RankStatistics> Cluster::statistics(uint32_t rank) {
   const std::lock_guard lock(mutex_);
   RankParts& parts = local(rank);
   RankStatistics sum = parts.totals;
+  if (parts.proxy) sum.proxy = totals_of(parts.proxy->statistics());
   for (const LaunchState* state : parts.states) {
     LaunchState s;
     MK_RETURN_IF_ERROR(parts.machine->memory().download(&s, state, sizeof s));

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "network/loopback.h"
+#include "operators/wait_limits.h"
 
 namespace mkernel::detail {
 namespace {
@@ -58,9 +59,7 @@ Status check_options(const ClusterOptions& o) {
   // A command names its destination with 16 bits.
   if (int64_t{o.nodes} * o.gpus > 65535)
     return refuse("nodes * gpus", int64_t{o.nodes} * o.gpus, "must be at most 65535");
-  constexpr int64_t kMaxTimeoutUs = INT64_MAX / 1000;  // limits are counted in nanoseconds
-  if (o.timeout_us <= 0 || o.timeout_us > kMaxTimeoutUs)
-    return refuse("timeout_us", o.timeout_us, "must be 1 to " + std::to_string(kMaxTimeoutUs));
+  MK_RETURN_IF_ERROR(check_wait_limits(o));
   if (o.transport != "auto" && o.transport != "loopback") {
     const bool is_planned =
         o.transport == "verbs" || o.transport == "efa" || o.transport == "libfabric";

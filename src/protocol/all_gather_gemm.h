@@ -80,21 +80,33 @@ struct AllGatherGemmWork {
   MK_HD bool in_place(uint32_t slice) const { return slice == rank(); }
 };
 
-/// Waits, as the leader, until `flag` of this rank has reached `want`.
+/// Waits, as the leader, until `flag` of this rank has reached `want`. `heard`: see Watchdog::wait.
+template <class Heard>
 MK_HD bool await_flag(const AllGatherGemmWork& op, uint32_t flag, uint32_t want,
-                      const WaitSite& site, Tally& tally) {
+                      const WaitSite& site, Tally& tally, Heard&& heard) {
   uint32_t* word = op.flag(op.rank(), flag);
   const auto seen = [&] { return load_acquire<Scope::kSys>(word); };
-  const WaitResult result = op.dog.wait(site, want, seen);
+  const WaitResult result = op.dog.wait(site, want, seen, heard);
   tally.waits += result.waited ? 1 : 0;
   if (!result.ok) store_relaxed<Scope::kGpu>(&op.state->broken, 1u);
   return result.ok;
 }
 
+/// Whether any rows of a slice have come in this launch, so that its rank must have begun.
+MK_HD bool any_arrived(const AllGatherGemmWork& op, uint32_t epoch, uint32_t slice) {
+  if (slice == op.rank()) return true;
+  const uint32_t first = op.flags.arrived(op.flags.slot_of(epoch), slice, 0);
+  for (uint32_t chunk = 0; chunk < op.flags.chunks; ++chunk) {
+    if (reached(load_relaxed<Scope::kSys>(op.flag(op.rank(), first + chunk)), epoch)) return true;
+  }
+  return false;
+}
+
 MK_HD bool await_chunk(const AllGatherGemmWork& op, uint32_t epoch, uint32_t slice, uint32_t chunk,
                        Tally& tally) {
   const uint32_t flag = op.flags.arrived(op.flags.slot_of(epoch), slice, chunk);
-  return await_flag(op, flag, epoch, {Place::kChunkArrived, slice, chunk}, tally);
+  return await_flag(op, flag, epoch, {Place::kChunkArrived, slice, chunk}, tally,
+                    [&] { return any_arrived(op, epoch, slice); });
 }
 
 /// Calls visit(peer) for every rank that this one writes to, which are also those that write to it.
@@ -108,11 +120,13 @@ MK_HD bool for_each_peer(const ClusterShape& cluster, uint32_t rank, Visit&& vis
 }
 
 /// Waits until every peer is done with the slots of launches up to `epoch`: nobody uses them any
-/// more, neither at the peers nor, as the source of a write, at this rank.
+/// more, neither at the peers nor, as the source of a write, at this rank. A peer's caller may
+/// launch late, and nothing tells that from a launch that stands still.
 MK_HD bool await_credit(const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
   return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
     return await_flag(op, op.flags.credit(peer), epoch,
-                      {Place::kSlotFree, peer, op.flags.slot_of(epoch)}, tally);
+                      {Place::kSlotFree, peer, op.flags.slot_of(epoch)}, tally,
+                      [] { return false; });
   });
 }
 

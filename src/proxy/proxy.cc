@@ -1,13 +1,17 @@
 #include "proxy/proxy.h"
 
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "core/sync.h"
+#include "proxy/idle_policy.h"
 
 namespace mkernel {
 namespace {
@@ -17,14 +21,9 @@ constexpr size_t kMaxEvents = 64;  // per poll: bounds the time until commands a
 
 void count(uint64_t* counter, uint64_t n = 1) { add_relaxed<Scope::kSys>(counter, n); }
 
-/// Gives way after passes without work: soon the time slice, after a while 50 us at a time. While
-/// writes are in flight it stays awake, because polling is what moves them.
-void back_off(uint32_t idle_passes, bool in_flight) {
-  constexpr uint32_t kSpins = 64;
-  constexpr uint32_t kYields = 1024;
-  if (idle_passes < kSpins) return;
-  if (in_flight || idle_passes < kYields) return std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::microseconds(50));
+void rest(Rest how) {
+  if (how == Rest::kYield) std::this_thread::yield();
+  if (how == Rest::kSleep) std::this_thread::sleep_for(IdlePolicy::kSleep);
 }
 
 std::string describe(const Command& c) {
@@ -40,7 +39,11 @@ Proxy::Proxy(ProxyConfig config, std::unique_ptr<CopyChannel> channel)
       method_(arrival_method(traits_)),
       channel_(std::move(channel)),
       batcher_(config_.num_ranks),
-      dog_{config_.abort, &fault_claim_, &fault_, config_.limit_ns, config_.rank} {}
+      dog_{config_.abort,
+           &fault_claim_,
+           &fault_,
+           {config_.limit_ns, config_.limit_ns},
+           config_.rank} {}
 
 Result<std::unique_ptr<Proxy>> Proxy::start(ProxyConfig config) {
   MK_RETURN_IF_ERROR(check_arrival(config.endpoint->traits(), kMaxFlags));
@@ -81,14 +84,26 @@ ProxyStatistics Proxy::statistics() const {
           .batches = read(s.batches),
           .partial_batches = read(s.partial_batches),
           .room_waits = read(s.room_waits),
+          .retries = config_.endpoint->statistics().retries,
           .arrivals = read(s.arrivals),
           .stale_arrivals = read(s.stale_arrivals)};
+}
+
+std::optional<uint64_t> Proxy::cpu_ns() {
+  clockid_t clock{};
+  timespec time{};
+  if (!thread_.joinable() || pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
+      clock_gettime(clock, &time) != 0)
+    return std::nullopt;
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
 }
 
 void Proxy::run() {
   progress_ns_ = Watchdog::now_ns();
   uint64_t stopping_ns = 0;
-  uint32_t idle_passes = 0;
+  IdlePolicy idle;
+  // Sleeps may end so much later, 50 us if nothing is said. Without it they are only longer.
+  (void)prctl(PR_SET_TIMERSLACK, 1UL);
   while (pass() && check_progress()) {
     if (dog_.aborted()) {
       set_error({Code::kPeerFailed, "a failure was reported elsewhere"});
@@ -102,8 +117,7 @@ void Proxy::run() {
         break;
       }
     }
-    idle_passes = worked_ ? 0 : idle_passes + 1;
-    back_off(idle_passes, in_flight_ > 0);
+    rest(idle.after_pass(worked_, in_flight_ > 0));
   }
   if (Status closed = config_.endpoint->close(); !closed) fail(std::nullopt, closed);
 }
@@ -218,9 +232,9 @@ bool Proxy::raise_flag(uint32_t value) {
 
 bool Proxy::check_progress() {
   if (in_flight_ == 0 || Watchdog::now_ns() - progress_ns_ <= config_.limit_ns) return true;
-  return fail(
-      command_at(completion_.completed()),
-      {Code::kTimeout, "no completion for " + std::to_string(config_.limit_ns / 1000) + " us"});
+  return fail(command_at(completion_.completed()),
+              {Code::kTimeout, "no completion for " + std::to_string(config_.limit_ns / 1000) +
+                                   " us (timeout_us)"});
 }
 
 bool Proxy::is_drained() { return completion_.idle() && !command_at(next_position_); }

@@ -40,7 +40,7 @@ struct ProxyConfig {
   std::unique_ptr<Endpoint> endpoint;  // of this rank
   SymmetricHeap* heap;                 // of this rank; lives until the proxy is gone
   uint32_t* abort;                     // see Watchdog::abort
-  uint64_t limit_ns;                   // see Watchdog::limit_ns
+  uint64_t limit_ns;                   // see WaitLimits::progress_ns
 };
 
 class Proxy {
@@ -62,6 +62,8 @@ class Proxy {
   /// The same as a fault record; none if nothing went wrong here.
   std::optional<FaultRecord> fault() const;
   ProxyStatistics statistics() const;
+  /// Processor time that the thread has taken; none once it has stopped. Not beside stop().
+  std::optional<uint64_t> cpu_ns();
 
  private:
   Proxy(ProxyConfig config, std::unique_ptr<CopyChannel> channel);

@@ -21,7 +21,7 @@ except ImportError:
     numpy = None
 
 BINARY = ""
-NUM_CASES = 75
+NUM_CASES = 80
 SIZES = {"--m": "10", "--n": "9", "--k": "16"}
 cases, failures = [], []
 
@@ -77,6 +77,7 @@ def check_refusals():
                 "allowed")
     for option, text in (("--n", "0"), ("--k", "0"), ("--nodes", "0"), ("--gpus", "x"),
                          ("--iters", "0"), ("--seed", "-1"), ("--timeout-ms", "0"),
+                         ("--contact-timeout-ms", "0"), ("--contact-timeout-ms", "-1"),
                          ("--blocks", "-1"), ("--comm-blocks", "many"), ("--chunk-rows", "1k"),
                          ("--dtype", "fp8"), ("--b-layout", "nn"), ("--device", "tpu"),
                          ("--transport", "pigeon"), ("--link-gbs", "-2"), ("--link-us", "nan"),
@@ -263,6 +264,28 @@ def check_bench():
         case("bench draws", "" if text.startswith("<svg") and "fused" in text else text)
 
 
+def check_stats():
+    """What proxies did: with m = 8 rows each rank sends one message and gives one credit."""
+    for nodes, order in ((2, "in-order"), (2, "reordered"), (1, "in-order")):
+        with tempfile.TemporaryDirectory() as directory:
+            result = f"{directory}/result.json"
+            done = run("check", "ag-gemm", "--nodes", str(nodes), "--gpus", "2", *HOST, "--stats",
+                       *words({**SIZES, "--m": "8"}), "--link-order", order, "--json", result)
+            table = [line.split() for line in done.stdout.splitlines()]
+            header = [i for i, row in enumerate(table) if row[:1] == ["proxy"]]
+            shown = table[header[0] + 1:header[0] + 5] if header else []
+            with open(result, encoding="utf-8") as file:
+                proxies = json.load(file)["proxies"]
+            got = [(p["rank"], p["commands"], p["bytes"], p["batches"] <= p["commands"],
+                    p["retries"], p["stale_arrivals"]) for p in proxies]
+            # A message is two rows of 16 elements; the credit may still be on its way at the end.
+            right = (len(got) == len(shown) == (4 if nodes > 1 else 0) and
+                     all(one == (r, c, 64, True, 0, 0) and c in (1, 2)
+                         for r, (one, c) in enumerate(zip(got, [g[1] for g in got]))) and
+                     ("one node" in done.stdout) == (nodes == 1))
+        case(f"--stats of {nodes} nodes, {order}", "" if right else f"{proxies} {done.stdout}")
+
+
 def check_progress():
     """Both streams into one pipe: lines of progress must stay whole, and not join another line."""
     slow = ["--nodes", "2", "--link-us", "600000", "--iters", "3"]
@@ -296,6 +319,7 @@ def main():
     check_refusals()
     check_runs()
     check_bench()
+    check_stats()
     check_progress()
     print(f"{len(cases)} cases, {len(failures)} failed")
     if len(cases) != NUM_CASES:

@@ -43,6 +43,18 @@ TEST(ClusterOptions, TimeoutsMustBeAboveZero) {
     options.timeout_us = us;
     expect_refused(options, Code::kInvalidArgument,
                    {"timeout_us = " + std::to_string(us), "must be 1 to"});
+    options = cluster_of(1, 2);
+    options.contact_timeout_us = us;
+    expect_refused(options, Code::kInvalidArgument,
+                   {"contact_timeout_us = " + std::to_string(us), "must be 1 to"});
+  }
+}
+
+TEST(ClusterOptions, TimeIsStretchedNotShortened) {
+  for (const double scale : {0.0, -1.0, 0.99, 1e7, std::nan(""), HUGE_VAL}) {
+    ClusterOptions options = cluster_of(1, 2);
+    options.time_scale = scale;
+    expect_refused(options, Code::kInvalidArgument, {"time_scale = ", "must be 1 to"});
   }
 }
 

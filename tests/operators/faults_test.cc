@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <mkernel/operators.h>
@@ -120,6 +121,7 @@ TEST(Faults, TinyTimeoutsEndEveryLaunch) {
       for (int round = 0; round < 3; ++round) {
         ClusterOptions options = cluster_of(nodes, gpus);
         options.timeout_us = us;
+        options.contact_timeout_us = us;
         options.loopback.link_us = 20 * round;
         expect_ends(seconds(30), [options] {
           Ranks ranks(options);
@@ -134,18 +136,54 @@ TEST(Faults, TinyTimeoutsEndEveryLaunch) {
       }
 }
 
+/// A caller may launch late: what the other ranks wait for, rows and credit, may take as long as
+/// the limit of contact. This sleeps because lateness is what it is about.
+TEST(Faults, ARankThatIsLateByThreeTimeoutsIsWaitedFor) {
+  constexpr auto kTimeout = std::chrono::milliseconds(500);
+  for (const auto& [nodes, gpus] : {std::pair{1, 3}, {3, 1}}) {
+    ClusterOptions options = cluster_of(nodes, gpus);
+    options.timeout_us = std::chrono::microseconds(kTimeout).count();
+    options.contact_timeout_us = 60'000'000;
+    Ranks ranks(options);
+    PlanOnRanks plan(ranks, kShape, {.chunk_rows = 16});
+    for (size_t r = 0; r + 1 < ranks.size(); ++r)
+      for (int launch = 0; launch < 3; ++launch) expect_ok(plan[r].run(ranks.streams[r]));
+    std::this_thread::sleep_for(3 * kTimeout * (kSanitizer ? 5 : 1));
+    for (int launch = 0; launch < 3; ++launch)
+      expect_ok(plan[ranks.size() - 1].run(ranks.streams[ranks.size() - 1]));
+    expect_ok(ranks.synchronize());
+    plan.verify();
+  }
+}
+
+/// The first of a link's writes never arrives, the next ones do: the rank has begun.
+TEST(Faults, ARankThatStopsInALaunchIsNotWaitedForLikeALateOne) {
+  ClusterOptions options = cluster_of(2, 1);
+  options.timeout_us = 200'000;
+  options.contact_timeout_us = 3'600'000'000;
+  options.loopback.order = LinkOrder::kReordered;
+  options.loopback.late_us = 1e12;
+  expect_ends(seconds(30), [options] {
+    Ranks ranks(options);
+    PlanOnRanks plan(ranks, kShape, {.chunk_rows = 16});
+    expect_error(launch_until_failure(ranks, plan, 1), Code::kTimeout, {"rank", "(timeout_us)"});
+  });
+}
+
 /// More launches than the rank's network has room for, and a peer that never comes.
 TEST(Faults, ARankAloneEndsInATimeoutHoweverMuchItEnqueued) {
   for (const auto& [nodes, gpus] : {std::pair{1, 2}, {2, 1}, {2, 2}}) {
     ClusterOptions options = cluster_of(nodes, gpus);
     options.timeout_us = 50'000;
+    options.contact_timeout_us = 50'000;
     expect_ends(seconds(60), [options] {
       Ranks ranks(options);
       PlanOnRanks plan(ranks, kShape, {.chunk_rows = 16});
       for (int i = 0; i < 200; ++i)
         if (!plan[0].run(ranks.streams[0])) break;
       const Status status = ranks.contexts[0].synchronize(ranks.streams[0].handle());
-      expect_error(status, Code::kTimeout, {"rank 0 waited for", "of rank"});
+      expect_error(status, Code::kTimeout,
+                   {"rank 0 waited for", "of rank", "(contact_timeout_us)"});
     });
     ASSERT_FALSE(HasFatalFailure());
   }

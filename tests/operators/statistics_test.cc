@@ -88,6 +88,26 @@ TEST(Statistics, BytesOnTheNetworkOfAllRanksAreTheLeastPossible) {
   EXPECT_EQ(network_bytes, 2u * 101 * 16) << "every row crosses to each other node once";
 }
 
+TEST(Statistics, OfProxiesAreWhatTheirRanksAskedFor) {
+  for (const LinkOrder order : {LinkOrder::kInOrder, LinkOrder::kReordered}) {
+    ClusterOptions options = cluster_of(3, 2);
+    options.loopback.order = order;
+    Ranks ranks(options);
+    PlanOnRanks(ranks, {.m = 96, .n = 7, .k = 8}, {.chunk_rows = 16}).expect_right();
+    for (const Context& context : ranks.contexts) {  // the plan is gone, so all is complete
+      const RankStatistics s = value_of(context.statistics());
+      EXPECT_EQ(s.proxy.commands, 2u + 2) << "a chunk and a credit to each of two peers";
+      EXPECT_EQ(s.proxy.bytes, s.network_bytes);
+      EXPECT_LE(s.proxy.batches, s.proxy.commands);
+      EXPECT_EQ(s.proxy.stale_arrivals, 0u);
+      EXPECT_EQ(s.proxy.retries, 0u);
+      if (order == LinkOrder::kInOrder) {
+        EXPECT_EQ(s.proxy.arrivals, 0u);
+      }
+    }
+  }
+}
+
 TEST(Statistics, AreOfTheirOwnClusterOnly) {
   Ranks one(cluster_of(1, 2)), other(cluster_of(1, 2));
   PlanOnRanks(one, {.m = 20, .n = 7, .k = 8}).expect_right();

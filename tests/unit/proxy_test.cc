@@ -27,7 +27,7 @@ struct TestProxy {
   TestProxy(TestRanks& ranks, uint32_t rank, std::unique_ptr<Endpoint> endpoint, uint32_t* abort,
             uint64_t limit_ns = kLongNs)
       : queue(slots.data(), &head, &tail, kLog2Capacity),
-        dog{abort, &claim, &fault, limit_ns, rank} {
+        dog{abort, &claim, &fault, {limit_ns, limit_ns}, rank} {
     proxy = value_of(Proxy::start({.rank = rank,
                                    .num_ranks = static_cast<uint32_t>(ranks.heaps.size()),
                                    .queue = queue,
@@ -110,6 +110,7 @@ class ScriptedEndpoint final : public Endpoint {
     return now.size();
   }
   Status close() override { return Status::ok(); }
+  EndpointStatistics statistics() const override { return {.retries = 17}; }
 
  private:
   const LinkTraits traits_;
@@ -323,6 +324,10 @@ TEST(Proxy, SpaceOfACommandComesBackOnlyWithAllBeforeIt) {
   EXPECT_TRUE(p.proxy->stop());
   EXPECT_EQ(p.completed(), 1000u);
   EXPECT_EQ(Completion::position_of(newest), 999u);
+  const ProxyStatistics s = p.proxy->statistics();
+  EXPECT_EQ(s.commands, 1000u);
+  EXPECT_EQ(s.bytes, 64'000u);
+  EXPECT_EQ(s.retries, 17u);  // what the endpoint says
 }
 
 TEST(Proxy, LinkThatCannotTellArrivalIsRefusedAtStart) {
