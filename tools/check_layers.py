@@ -3,6 +3,7 @@
 
   core <- schedule, command, control <- protocol <- device, host <- operators <- apps
   core <- memory <- network <- proxy (also command) <- operators
+  core <- rendezvous <- operators
   memory <- device (what is common to all code that calls the CUDA run time)
 
 A layer includes only what stands to its left, as "layer/file.h". The layers up to protocol know no
@@ -28,7 +29,7 @@ MAY_INCLUDE = {
     "rendezvous": ["core"],
     "operators": [*SHARED, "device", "host", "memory", "network", "proxy", "rendezvous"],
 }
-PUBLIC_FOR_ALL = ["status.h", "tensor.h", "options.h"]
+PUBLIC_FOR_ALL = ["status.h", "tensor.h", "options.h", "rendezvous.h"]
 CUDA_HEADER = re.compile(r"(cu\w*|nv\w*|cooperative_groups|mma)(/.*|\.h)$")
 CUDA_WORD = re.compile(
     r"\b(__global__|__device__|__host__|__shared__|__constant__|__forceinline__|__launch_bounds__"
