@@ -10,13 +10,13 @@
 namespace mkernel::detail {
 namespace {
 
-/// A cluster of this process gets its own name in a run, so that a late message of an earlier one
-/// is refused: all ranks make their clusters in the same order.
-std::string name_of_run(const std::string& run_id) {
+/// Each cluster that a rank makes gets its own name in a run, so that a late message of an earlier
+/// one is refused: all ranks make their clusters in the same order.
+std::string name_of_run(const RendezvousOptions& options) {
   static std::mutex mutex;
-  static std::map<std::string, uint64_t> clusters_of_run;
+  static std::map<std::pair<std::string, uint32_t>, uint64_t> clusters;
   const std::lock_guard lock(mutex);
-  return run_id + "/" + std::to_string(clusters_of_run[run_id]++);
+  return options.run_id + "/" + std::to_string(clusters[{options.run_id, options.rank}]++);
 }
 
 std::string encode(const Status& status) {
@@ -38,12 +38,12 @@ Status decode(const std::string& text) {
 
 Result<std::unique_ptr<Processes>> Processes::join(const RendezvousOptions& options) {
   RendezvousOptions named = options;
-  named.run_id = name_of_run(options.run_id);
+  named.run_id = name_of_run(options);
   auto group = ProcessGroup::join(named);
   if (!group) return group.status();
   std::unique_ptr<Processes> processes(
       new Processes(std::move(group.value()), options.join_timeout_us));
-  MK_RETURN_IF_ERROR(processes->open_mesh(named.run_id));
+  MK_RETURN_IF_ERROR(processes->open_mesh());
   return processes;
 }
 
@@ -52,12 +52,11 @@ Processes::~Processes() {
   group_->leave();
 }
 
-Status Processes::open_mesh(const std::string& run_id) {
-  for (uint32_t r = 0; r < world(); ++r)
-    if (r != rank() && same_host(r, rank())) host_peers_.push_back(r);
-  auto mesh = FdMesh::create({.rank = rank(), .run_id = run_id, .peers = host_peers_}, limit_us_);
-  if (mesh) mesh_ = std::move(mesh.value());
-  return agree("descriptors between processes", mesh.status());
+Status Processes::open_mesh() {
+  auto mesh = FdMesh::connect(*group_, group_->ranks_of_this_host(), limit_us_);
+  if (!mesh) return mesh.status();
+  mesh_ = std::move(mesh.value());
+  return Status::ok();
 }
 
 uint32_t Processes::index_on_host() const {
@@ -82,10 +81,13 @@ Status Processes::agree(const std::string& what, const Status& mine) {
 }
 
 Result<std::vector<OwnedFd>> Processes::swap_descriptors(int mine) {
+  auto theirs = mesh_->exchange(mine, limit_us_);
+  if (!theirs) {
+    group_->report_fault(theirs.status());  // the mesh is of no use any more
+    return theirs.status();
+  }
   std::vector<OwnedFd> of_rank(world());
-  auto theirs = mesh_->exchange(std::vector<int>(host_peers_.size(), mine), limit_us_);
-  if (!theirs) return theirs.status();
-  for (size_t i = 0; i < host_peers_.size(); ++i) of_rank[host_peers_[i]] = std::move((*theirs)[i]);
+  for (size_t i = 0; i < theirs->size(); ++i) of_rank[mesh_->peers()[i]] = std::move((*theirs)[i]);
   return of_rank;
 }
 

@@ -53,14 +53,13 @@ class Processes {
  private:
   Processes(std::unique_ptr<ProcessGroup> group, int64_t limit_us)
       : group_(std::move(group)), limit_us_(limit_us) {}
-  Status open_mesh(const std::string& run_id);
+  Status open_mesh();
   void take_fault(const Status& fault);
   void relay(const std::stop_token& stop, const std::function<Status()>& find_fault);
 
   const std::unique_ptr<ProcessGroup> group_;
   const int64_t limit_us_;
   std::unique_ptr<FdMesh> mesh_;
-  std::vector<uint32_t> host_peers_;
 
   mutable std::mutex mutex_;  // guards these two
   uint32_t* abort_ = nullptr;
