@@ -152,6 +152,37 @@ TEST(Join, SecondOfTheSameRankIsRefused) {
   EXPECT_EQ(num_joined, 3);
 }
 
+/// Applies as the rank of these options; what the hub answers to that.
+MessageType apply_as(const RendezvousOptions& options, Connection& connection) {
+  Hello hello;
+  hello.rank = options.rank;
+  hello.world = options.world;
+  hello.remaining_us = kLongUs;
+  connection.queue(MessageType::kHello, hello.encode());
+  const auto answer = value_of(connection.receive_until(long_from_now()));
+  const Digest challenge = decode_digest(answer->payload).value();
+  const Digest proof = proof_of_applicant("", options.run_id, challenge, hello.encode());
+  connection.queue(MessageType::kProof, encode_digest(proof));
+  return value_of(connection.receive_until(long_from_now()))->type;
+}
+
+TEST(Join, RankThatGoesBeforeAllAreThereMayComeAgain) {
+  const std::vector<RendezvousOptions> options = options_of(3);
+  const auto new_connection = [&] {
+    return Connection(connect_as_stranger(options[0].address), hash_of_run("run"), 4096);
+  };
+  std::thread rank_zero([&] { EXPECT_TRUE(ProcessGroup::join(options[0])); });
+  {
+    Connection first = new_connection();
+    EXPECT_EQ(apply_as(options[1], first), MessageType::kAdmitted);
+  }
+  Connection second = new_connection();
+  while (apply_as(options[1], second) == MessageType::kRefuse) second = new_connection();
+  EXPECT_TRUE(ProcessGroup::join(options[2]));
+  EXPECT_EQ(value_of(second.receive_until(long_from_now()))->type, MessageType::kWelcome);
+  rank_zero.join();
+}
+
 TEST(Join, StrangersAreRefusedAndToldWhy) {
   const uint64_t run = hash_of_run("run");
   std::string of_version_2 = encode_message(MessageType::kHello, run, "");
