@@ -182,27 +182,18 @@ Result<std::vector<OwnedFd>> FdMesh::exchange(std::span<const int> mine, int64_t
   timeout_us_ = timeout_us;
   const int64_t deadline_us = steady_us() + timeout_us;
   std::vector<OwnedFd> theirs(peers_.size());
-  std::vector<short> wanted(peers_.size(), POLLIN | POLLOUT);  // what is still to be done
+  std::vector<short> to_do(peers_.size(), POLLIN | POLLOUT);
   for (size_t i = 0; i < peers_.size(); ++i) {
-    if (peers_[i] == group_.rank()) wanted[i] = 0;
+    if (peers_[i] == group_.rank()) to_do[i] = 0;
   }
   for (;;) {
     std::vector<pollfd> polled;
     std::vector<uint32_t> missing;
     for (size_t i = 0; i < peers_.size(); ++i) {
-      if ((wanted[i] & POLLOUT) != 0) {
-        Result<bool> sent = send_to(i, mine[i]);
-        if (!sent) return sent.status();
-        if (*sent) wanted[i] &= static_cast<short>(~POLLOUT);
-      }
-      if ((wanted[i] & POLLIN) != 0) {
-        Result<bool> received = receive_from(i, &theirs[i]);
-        if (!received) return received.status();
-        if (*received) wanted[i] &= static_cast<short>(~POLLIN);
-      }
-      if (wanted[i] == 0) continue;
+      MK_RETURN_IF_ERROR(serve(i, mine[i], &theirs[i], &to_do[i]));
+      if (to_do[i] == 0) continue;
       missing.push_back(peers_[i]);
-      polled.push_back({.fd = sockets_[i].get(), .events = wanted[i], .revents = 0});
+      polled.push_back({.fd = sockets_[i].get(), .events = to_do[i], .revents = 0});
     }
     if (polled.empty()) break;
     MK_RETURN_IF_ERROR(check_time(deadline_us, missing));
@@ -210,6 +201,22 @@ Result<std::vector<OwnedFd>> FdMesh::exchange(std::span<const int> mine, int64_t
   }
   ++round_;
   return theirs;
+}
+
+/// Does what can be done now of what is to be done with one peer: POLLOUT, POLLIN.
+Status FdMesh::serve(size_t i, int mine, OwnedFd* theirs, short* to_do) {
+  if ((*to_do & POLLOUT) != 0) {
+    Result<bool> sent = send_to(i, mine);
+    if (!sent) return sent.status();
+    if (*sent) *to_do = static_cast<short>(*to_do & ~POLLOUT);
+  }
+  // Only until this round's has come: behind it, the peer's next may wait.
+  if ((*to_do & POLLIN) != 0) {
+    Result<bool> received = receive_from(i, theirs);
+    if (!received) return received.status();
+    if (*received) *to_do = static_cast<short>(*to_do & ~POLLIN);
+  }
+  return Status::ok();
 }
 
 Result<bool> FdMesh::send_to(size_t i, int fd) {

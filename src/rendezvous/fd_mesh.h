@@ -46,6 +46,7 @@ class FdMesh {
                      int64_t deadline_us);
   Status connect_to_peer(size_t i, const std::string& name, int64_t deadline_us);
   Status accept_peers(const OwnedFd& listening, size_t num_wanted, int64_t deadline_us);
+  Status serve(size_t i, int mine, OwnedFd* theirs, short* to_do);
   Result<bool> send_to(size_t i, int fd);
   Result<bool> receive_from(size_t i, OwnedFd* fd);
   Status check_time(int64_t deadline_us, const std::vector<uint32_t>& missing) const;

@@ -118,7 +118,12 @@ Result<std::optional<Message>> Joining::receive(MessageType wanted, int64_t dead
   if ((*message)->type == MessageType::kRefuse) {
     std::optional<ErrorPayload> error = decode_error((*message)->payload);
     if (!error) return refused("its refusal cannot be read");
-    return Status(error->status.code(), refused(error->status.message()).message());
+    if (error->status.code() != Code::kInvalidArgument) {
+      return Status(error->status.code(), refused(error->status.message()).message());
+    }
+    return Status(Code::kInvalidArgument, "rank 0 at " + options_.address + " refused rank " +
+                                              std::to_string(options_.rank) + ": " +
+                                              error->status.message());
   }
   if ((*message)->type != wanted) return refused("its answer came out of turn");
   return message;

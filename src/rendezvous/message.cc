@@ -49,7 +49,7 @@ Result<Header> parse_header(std::string_view bytes, uint64_t run_hash, size_t ma
                    std::to_string(kLastMessageType));
   }
   if (run != run_hash && type != static_cast<uint16_t>(MessageType::kRefuse)) {
-    return refused("a message of another run: its run_id is not the one of this side");
+    return refused("a message of another run: its run_id is not the one here");
   }
   if (payload_bytes > max_payload_bytes) {
     return refused("a message of " + std::to_string(payload_bytes) + " bytes: at most " +
