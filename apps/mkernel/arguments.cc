@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "net_pair.h"
 #include "number.h"
 #include "operators.h"
 
@@ -118,14 +119,42 @@ void add_operands(CLI::App& app, CaseArguments& c) {
                    "who writes to the ranks of the node (auto)");
 }
 
-void add_case(CLI::App& app, Arguments& a, int64_t default_iters) {
+/// Iterations where none were asked for.
+int64_t default_iters(Command command) {
+  switch (command) {
+    case Command::kBench: return 20;
+    case Command::kNetBench: return 10;
+    default: return 1;
+  }
+}
+
+void add_case(CLI::App& app, Arguments& a, Command command) {
   add_operator(app, a);
   add_operands(app, a.operands);
   add_cluster(app, a);
-  const std::string help = "iterations (" + std::to_string(default_iters) + ")";
+  const std::string help = "iterations (" + std::to_string(default_iters(command)) + ")";
   add_whole(app, "--iters", a.iters, {1, kMaxIterations}, help);
   app.add_option("--json", a.json_file, "write the results there")->type_name("FILE");
   app.add_flag("--stats", a.stats, "also what the proxies between ranks and network did");
+}
+
+void add_net_bench(CLI::App& app, Arguments& a) {
+  const auto split = [&a](const std::string& names) {
+    a.net.transports.clear();
+    for (size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+      end = names.find(',', begin);
+      a.net.transports.push_back(names.substr(begin, end - begin));
+    }
+  };
+  app.add_option_function<std::string>("--transport", split, "what to measure (loopback)")
+      ->type_name("NAME[,NAME...]");
+  constexpr WholeRange kBytes{1, kNetBytes};
+  add_whole(app, "--min-bytes", a.net.min_bytes, kBytes, "smallest chunk (4096)");
+  add_whole(app, "--max-bytes", a.net.max_bytes, kBytes, "largest, doubling from there (4194304)");
+  add_whole(app, "--depth", a.net.depth, {1, 65536}, "chunks on their way at once (64)");
+  add_whole(app, "--iters", a.iters, {1, kMaxIterations}, "iterations per size (10)");
+  add_milliseconds(app, "--timeout-ms", a.cluster.timeout_us, "of a silent network (10000)");
+  app.add_option("--json", a.json_file, "write the results there")->type_name("FILE");
 }
 
 /// Joins "--m" and "-5": CLI11 would take the negative number for an option, and not name it.
@@ -154,11 +183,11 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   CLI::App* info = app.add_subcommand("info", "what was found, and what will be used");
   info->add_flag("--json", a.print_json, "as one JSON object");
   CLI::App* check = app.add_subcommand("check", "run an operator and verify every element");
-  add_case(*check, a, 1);
+  add_case(*check, a, Command::kCheck);
   check->add_option("--dump", a.dump_dir, "write the last iteration's arrays there as .npy")
       ->type_name("DIR");
   CLI::App* bench = app.add_subcommand("bench", "time an operator beside its baselines");
-  add_case(*bench, a, 20);
+  add_case(*bench, a, Command::kBench);
   add_choice<std::string>(
       *bench, "--baseline", [&a](const std::string& name) { a.baseline = name; },
       {{"all", "all"},
@@ -169,10 +198,16 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
        {"none", "none"}},
       "what to time beside it (all)");
   bench->add_option("--plot", a.plot_file, "draw the results there")->type_name("FILE.svg");
+  CLI::App* net_bench = app.add_subcommand("net-bench", "time transports beside plain sockets");
+  add_net_bench(*net_bench, a);
+  const std::map<std::string, Command> commands{{"info", Command::kInfo},
+                                                {"check", Command::kCheck},
+                                                {"bench", Command::kBench},
+                                                {"net-bench", Command::kNetBench}};
   const std::string command = argc > 1 ? argv[1] : "";
-  if (!command.starts_with('-') && command != "info" && command != "check" && command != "bench")
+  if (!command.starts_with('-') && !commands.contains(command))
     return Status(Code::kInvalidArgument,
-                  "command: got '" + command + "', allowed are info, check and bench");
+                  "command: got '" + command + "', allowed are info, check, bench and net-bench");
   try {
     app.parse(join_negative_values(argc, argv));
   } catch (const CLI::CallForHelp&) {
@@ -182,8 +217,8 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Status(Code::kInvalidArgument, error.what());
   }
-  a.command = info->parsed() ? Command::kInfo : check->parsed() ? Command::kCheck : Command::kBench;
-  if (a.iters == 0) a.iters = a.command == Command::kBench ? 20 : 1;
+  a.command = commands.at(app.get_subcommands()[0]->get_name());
+  if (a.iters == 0) a.iters = default_iters(a.command);
   return a;
 }
 

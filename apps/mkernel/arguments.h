@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <mkernel/operators.h>
 #include <mkernel/options.h>
@@ -11,7 +12,7 @@
 
 namespace mkernel::app {
 
-enum class Command { kInfo, kCheck, kBench, kHelp };
+enum class Command { kInfo, kCheck, kBench, kNetBench, kHelp };
 
 /// The union of what the operators take; an operator looks at what it knows.
 struct CaseArguments {
@@ -25,6 +26,14 @@ struct CaseArguments {
   AllGatherGemmTuning tuning;
 };
 
+/// What net-bench takes.
+struct NetArguments {
+  std::vector<std::string> transports = {"loopback"};
+  uint64_t min_bytes = 4096;
+  uint64_t max_bytes = 4 << 20;
+  int64_t depth = 64;
+};
+
 struct Arguments {
   Command command = Command::kInfo;
   std::string help;  // what to print for kHelp
@@ -33,6 +42,7 @@ struct Arguments {
   std::optional<RendezvousOptions> rendezvous;  // empty: all ranks in this process
   std::optional<DeviceKind> device;             // empty: a GPU where there is one
   CaseArguments operands;
+  NetArguments net;
   int64_t iters = 0;
   std::string baseline = "all";
   bool print_json = false;  // info

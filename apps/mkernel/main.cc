@@ -26,8 +26,10 @@ int run(int argc, char** argv) {
   if (!arguments) return fail(arguments.status());
   switch (arguments.value().command) {
     case Command::kHelp: std::fputs(arguments.value().help.c_str(), stdout); return kExitRight;
-    case Command::kInfo: {
-      const Status status = run_info(arguments.value());
+    case Command::kInfo:
+    case Command::kNetBench: {
+      const bool info = arguments.value().command == Command::kInfo;
+      const Status status = info ? run_info(arguments.value()) : run_net_bench(arguments.value());
       return status ? kExitRight : fail(status);
     }
     case Command::kCheck:

@@ -173,12 +173,12 @@ class LoopbackEndpoint final : public Endpoint {
   /// Holds the caller to the contract: open, and one thread.
   Status check_caller() {
     if (closed_) return error(Code::kUnavailable, "it is closed");
-    std::thread::id owner;
-    if (owner_.compare_exchange_strong(owner, std::this_thread::get_id(),
-                                       std::memory_order_relaxed) ||
-        owner == std::this_thread::get_id()) {
+    const std::thread::id caller = std::this_thread::get_id();
+    std::thread::id owner = owner_.load(std::memory_order_relaxed);
+    if (owner == caller) return Status::ok();
+    if (owner == std::thread::id() &&
+        owner_.compare_exchange_strong(owner, caller, std::memory_order_relaxed))
       return Status::ok();
-    }
     return error(Code::kInvalidArgument, "used by a second thread");
   }
 
@@ -317,6 +317,7 @@ class LoopbackEndpoint final : public Endpoint {
     Inbox& inbox = fabric_->inboxes[rank_];
     const std::lock_guard lock(inbox.mutex);
     const size_t count = std::min(events.size(), inbox.events.size());
+    if (count == 0) return 0;
     const auto end = inbox.events.begin() + static_cast<std::ptrdiff_t>(count);
     std::copy(inbox.events.begin(), end, events.begin());
     inbox.events.erase(inbox.events.begin(), end);

@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "core/sync.h"
 #include "proxy/idle_policy.h"
@@ -16,10 +16,12 @@
 namespace mkernel {
 namespace {
 
-constexpr size_t kMaxBatch = 8;    // commands per post: enough to pay for a doorbell
-constexpr size_t kMaxEvents = 64;  // per poll: bounds the time until commands are looked at again
+constexpr size_t kMaxBatch = 8;  // commands per post: enough to pay for a doorbell
 
-void count(uint64_t* counter, uint64_t n = 1) { add_relaxed<Scope::kSys>(counter, n); }
+/// There is one writer, so this needs no atomic addition, which would be a locked one.
+void count(uint64_t* counter, uint64_t n = 1) {
+  store_relaxed<Scope::kSys>(counter, load_relaxed<Scope::kSys>(counter) + n);
+}
 
 void rest(Rest how) {
   if (how == Rest::kYield) std::this_thread::yield();
@@ -38,7 +40,8 @@ Proxy::Proxy(ProxyConfig config, std::unique_ptr<CopyChannel> channel)
       traits_(config_.endpoint->traits()),
       method_(arrival_method(traits_)),
       channel_(std::move(channel)),
-      batcher_(config_.num_ranks),
+      batcher_(config_.num_ranks, static_cast<uint32_t>(config_.queue.capacity())),
+      completion_(config_.queue.capacity()),
       dog_{config_.abort,
            &fault_claim_,
            &fault_,
@@ -159,10 +162,12 @@ bool Proxy::post_batches() {
 }
 
 bool Proxy::post_batch(size_t limit) {
-  const std::vector<PendingCommand> batch = batcher_.take(limit);
-  std::vector<Write> writes;
+  std::array<PendingCommand, kMaxBatch> batch;
+  const size_t num_commands = batcher_.take(std::span(batch).first(limit));
+  std::array<Write, 2 * kMaxBatch> writes;
+  size_t num_writes = 0;
   uint64_t num_bytes = 0;
-  for (const auto& [position, c] : batch) {
+  for (const auto& [position, c] : std::span(batch).first(num_commands)) {
     const ChunkWrites chunk =
         writes_of_chunk(method_, {.peer = c.dst_rank,
                                   .local_address = c.local_address,
@@ -171,28 +176,29 @@ bool Proxy::post_batch(size_t limit) {
                                   .flag = c.flag,
                                   .value = c.epoch,
                                   .id = Completion::first_write_id(position)});
-    writes.insert(writes.end(), chunk.writes.begin(), chunk.writes.begin() + chunk.count);
+    for (uint32_t i = 0; i < chunk.count; ++i) writes[num_writes++] = chunk.writes[i];
     num_bytes += c.bytes;
   }
-  const Status posted = config_.endpoint->post(writes);
+  const Status posted = config_.endpoint->post(std::span(writes).first(num_writes));
   if (!posted) return fail(batch.front().command, posted);
   if (in_flight_ == 0) progress_ns_ = Watchdog::now_ns();
-  in_flight_ += static_cast<uint32_t>(writes.size());
-  count(&statistics_.commands, batch.size());
+  in_flight_ += static_cast<uint32_t>(num_writes);
+  count(&statistics_.commands, num_commands);
   count(&statistics_.bytes, num_bytes);
   count(&statistics_.batches);
-  if (batch.size() < limit) count(&statistics_.partial_batches);
+  if (num_commands < limit) count(&statistics_.partial_batches);
   return true;
 }
 
 bool Proxy::poll_network() {
-  std::array<Event, kMaxEvents> events;
-  Result<size_t> num_events = config_.endpoint->poll(events);
+  Result<size_t> num_events = config_.endpoint->poll(events_);
   if (!num_events) return fail(std::nullopt, num_events.status());
   const uint64_t completed_before = completion_.completed();
+  const uint32_t in_flight_before = in_flight_;
   for (size_t i = 0; i < *num_events; ++i) {
-    if (!handle(events[i])) return false;
+    if (!handle(events_[i])) return false;
   }
+  if (in_flight_ != in_flight_before) progress_ns_ = Watchdog::now_ns();
   if (completion_.completed() != completed_before) config_.queue.complete(completion_.completed());
   worked_ |= *num_events > 0;
   return true;
@@ -210,7 +216,6 @@ bool Proxy::handle(const Event& event) {
                 {Code::kInternal, "the network completed a write that was not in flight"});
   }
   --in_flight_;
-  progress_ns_ = Watchdog::now_ns();
   return true;
 }
 

@@ -12,6 +12,7 @@
 //  4. Whatever fails (a completion, a post, a command without route, no completion for limit_ns)
 //     becomes a fault with Place::kTransport, ends the thread and is never counted as success.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -90,6 +91,9 @@ class Proxy {
   const std::unique_ptr<CopyChannel> channel_;  // for flags; the endpoint's copies have their own
 
   // Of the thread alone.
+  static constexpr size_t kMaxEvents =
+      64;  // per poll: bounds the time until commands are looked at
+  std::array<Event, kMaxEvents> events_;
   Batcher batcher_;
   Completion completion_;
   uint64_t next_position_ = 0;

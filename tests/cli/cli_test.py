@@ -21,7 +21,7 @@ except ImportError:
     numpy = None
 
 BINARY = ""
-NUM_CASES = 80
+NUM_CASES = 95
 SIZES = {"--m": "10", "--n": "9", "--k": "16"}
 cases, failures = [], []
 
@@ -62,7 +62,7 @@ def refused(name, args, code, *mentions):
 
 def check_refusals():
     op = ["check", "ag-gemm"]
-    refused("no command", [], 2, "info, check and bench")
+    refused("no command", [], 2, "info, check, bench and net-bench")
     refused("unknown command", ["frobnicate"], 2)
     refused("no operator", ["check", *SMALL], 2, "OP")
     refused("unknown operator", ["check", "gemm-xx", *SMALL], 2, "gemm-xx", "ag-gemm")
@@ -91,6 +91,14 @@ def check_refusals():
             [*op, "--m", "1073741824", "--n", "1073741824", "--k", "1", *HOST], 4, "GiB")
     refused("bench: unknown baseline", ["bench", "ag-gemm", *SMALL, "--baseline", "x"], 2,
             "--baseline", "allowed")
+    for option, text in (("--transport", "pigeon"), ("--transport", "loopback,"),
+                         ("--transport", "auto"), ("--min-bytes", "0"), ("--max-bytes", "1e6"),
+                         ("--min-bytes", "8388608"), ("--depth", "0"), ("--iters", "0"),
+                         ("--json", "/nonexistent/x.json")):
+        refused(f"net-bench: {option} '{text}'", ["net-bench", option, text], 2, option, "allowed")
+    refused("net-bench: transport not in this build", ["net-bench", "--transport", "loopback,verbs"],
+            4, "verbs", "not part of this build")
+    refused("net-bench: no operator is taken", ["net-bench", "ag-gemm"], 2, "ag-gemm")
     slow = ["--nodes", "2", "--link-gbs", "0.000001", "--timeout-ms", "200"]
     refused("a link that is too slow", [*op, *words({**SIZES, "--m": "100"}), *HOST, *slow], 3,
             "timeout", "rank")
@@ -264,6 +272,25 @@ def check_bench():
         case("bench draws", "" if text.startswith("<svg") and "fused" in text else text)
 
 
+def check_net_bench():
+    with tempfile.TemporaryDirectory() as directory:
+        result = f"{directory}/result.json"
+        done = run("net-bench", "--transport", "loopback,loopback", "--min-bytes", "1000",
+                   "--max-bytes", "4000", "--iters", "1", "--depth", "3", "--json", result)
+        case("net-bench ends well", "" if done.returncode == 0 else done.stderr.strip())
+        with open(result, encoding="utf-8") as file:
+            found = json.load(file)
+        sizes = [one["sizes"] for one in found["transports"]]
+        right = [[s["bytes"] for s in one] for one in sizes] == 2 * [[1000, 2000, 4000]]
+        case("net-bench doubles sizes up to the largest", "" if right else str(found))
+        positive = all(value > 0 for one in sizes for s in one for value in s.values()) and all(
+            value > 0 for value in found["proxy"].values())
+        ratios = all(abs(s["gbs_ratio"] - s["gbs"] / s["tcp_gbs"]) < 1e-9 for one in sizes for s in one)
+        case("net-bench measures all", "" if positive and ratios else str(found))
+        case("net-bench prints a line per size",
+             "" if done.stdout.count("\nloopback ") == 6 else done.stdout)
+
+
 def check_stats():
     """What proxies did: with m = 8 rows each rank sends one message and gives one credit."""
     for nodes, order in ((2, "in-order"), (2, "reordered"), (1, "in-order")):
@@ -319,6 +346,7 @@ def main():
     check_refusals()
     check_runs()
     check_bench()
+    check_net_bench()
     check_stats()
     check_progress()
     print(f"{len(cases)} cases, {len(failures)} failed")

@@ -10,8 +10,10 @@
 namespace mkernel {
 namespace {
 
+constexpr uint64_t kCapacity = 8192;  // more than any test begins
+
 TEST(Completion, PositionWaitsForAllBeforeIt) {
-  Completion completion;
+  Completion completion(kCapacity);
   for (int i = 0; i < 3; ++i) completion.begin(1);
   EXPECT_TRUE(completion.complete(Completion::first_write_id(2)));
   EXPECT_TRUE(completion.complete(Completion::first_write_id(1)));
@@ -22,7 +24,7 @@ TEST(Completion, PositionWaitsForAllBeforeIt) {
 }
 
 TEST(Completion, CommandOfTwoWritesWaitsForBoth) {
-  Completion completion;
+  Completion completion(kCapacity);
   completion.begin(2);
   EXPECT_TRUE(completion.complete(1));
   EXPECT_EQ(completion.completed(), 0u);
@@ -32,7 +34,7 @@ TEST(Completion, CommandOfTwoWritesWaitsForBoth) {
 }
 
 TEST(Completion, WriteThatIsNotOutstandingIsRefused) {
-  Completion completion;
+  Completion completion(kCapacity);
   EXPECT_FALSE(completion.complete(0));
   completion.begin(1);
   completion.begin(2);
@@ -49,7 +51,7 @@ TEST(Completion, AnyOrderGivesTheSmallestIncompletePosition) {
   const uint64_t seed = test::base_seed();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
-  Completion completion;
+  Completion completion(kCapacity);
   std::vector<uint64_t> outstanding;
   for (uint64_t position = 0; position < 5000; ++position) {
     const auto num_writes = static_cast<uint32_t>(1 + random() % 2);
