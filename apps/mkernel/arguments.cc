@@ -1,5 +1,6 @@
 #include "arguments.h"
 
+#include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
@@ -97,6 +98,65 @@ void add_cluster(CLI::App& app, Arguments& a) {
             "loopback: of the reordering (1)");
 }
 
+/// Ranks in processes of their own: by a launcher, or started by hand.
+struct ProcessArguments {
+  RendezvousOptions options;
+  int world = 0;  // 0: as the launcher says
+  std::string secret_file;
+};
+
+void add_processes(CLI::App& app, ProcessArguments& p) {
+  RendezvousOptions& o = p.options;
+  add_whole(app, "--world", p.world, {1, 65536},
+            "processes, one per rank, started by hand (as mpirun, torchrun or srun say)");
+  add_whole(app, "--rank", o.rank, {0, 65535}, "of this process, with --world (0)");
+  app.add_option("--rendezvous", o.address, "where rank 0 listens (as the launcher says)")
+      ->type_name("HOST:PORT");
+  app.add_option("--run-id", o.run_id, "tells runs apart (as the launcher says)")
+      ->type_name("TEXT");
+  app.add_option("--secret-file", p.secret_file, "only who has the same text in it may join")
+      ->type_name("FILE");
+  const auto set_limit = [&o](const std::string& text) {
+    const Result<int64_t> ms = parse_whole("--join-timeout-ms", text, {1, 86'400'000});
+    if (!ms) throw CLI::ValidationError(ms.status().message());
+    o.join_timeout_us = 1000 * ms.value();
+  };
+  app.add_option_function<std::string>("--join-timeout-ms", set_limit,
+                                       "for all processes to come (60000)")
+      ->type_name("NUMBER");
+}
+
+Status read_secret(ProcessArguments& p) {
+  if (p.secret_file.empty()) return Status::ok();
+  std::ifstream file(p.secret_file);
+  std::getline(file, p.options.secret);
+  if (file && !p.options.secret.empty()) return Status::ok();
+  return {Code::kInvalidArgument, "--secret-file: got '" + p.secret_file +
+                                      "', allowed is a file whose first line is the secret"};
+}
+
+/// Whether the ranks are processes, and how this one finds the others.
+Status choose_processes(Arguments& a, ProcessArguments& p, const CLI::App& command) {
+  MK_RETURN_IF_ERROR(read_secret(p));
+  if (p.world > 1) {
+    p.options.world = static_cast<uint32_t>(p.world);
+    if (p.options.rank >= p.options.world)
+      return {Code::kInvalidArgument, "--rank: got " + std::to_string(p.options.rank) +
+                                          ", allowed is 0 to " + std::to_string(p.world - 1)};
+    a.rendezvous = p.options;
+  } else {
+    Result<std::optional<RendezvousOptions>> launched = rendezvous_of_launcher(p.options);
+    if (!launched) return launched.status();
+    a.rendezvous = std::move(launched.value());
+  }
+  if (!a.rendezvous) return Status::ok();
+  // What was not said is as the hosts are.
+  if (command.count("--nodes") == 0) a.cluster.nodes = 0;
+  if (command.count("--gpus") == 0) a.cluster.gpus = 0;
+  if (!a.reports()) a.json_file = a.plot_file = "";  // one process writes them
+  return Status::ok();
+}
+
 void add_operands(CLI::App& app, CaseArguments& c) {
   const auto choose_dtype = [&c](DType dtype) { c.dtype = dtype; };
   const auto choose_layout = [&c](BLayout layout) { c.b_layout = layout; };
@@ -128,10 +188,11 @@ int64_t default_iters(Command command) {
   }
 }
 
-void add_case(CLI::App& app, Arguments& a, Command command) {
+void add_case(CLI::App& app, Arguments& a, ProcessArguments& p, Command command) {
   add_operator(app, a);
   add_operands(app, a.operands);
   add_cluster(app, a);
+  add_processes(app, p);
   const std::string help = "iterations (" + std::to_string(default_iters(command)) + ")";
   add_whole(app, "--iters", a.iters, {1, kMaxIterations}, help);
   app.add_option("--json", a.json_file, "write the results there")->type_name("FILE");
@@ -175,6 +236,7 @@ std::vector<std::string> join_negative_values(int argc, char** argv) {
 
 Result<Arguments> parse_arguments(int argc, char** argv) {
   Arguments a;
+  ProcessArguments processes;
   CLI::App app(
       "Fused compute and communication operators: what this machine has, whether they are "
       "right, how fast they are.",
@@ -183,11 +245,11 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   CLI::App* info = app.add_subcommand("info", "what was found, and what will be used");
   info->add_flag("--json", a.print_json, "as one JSON object");
   CLI::App* check = app.add_subcommand("check", "run an operator and verify every element");
-  add_case(*check, a, Command::kCheck);
+  add_case(*check, a, processes, Command::kCheck);
   check->add_option("--dump", a.dump_dir, "write the last iteration's arrays there as .npy")
       ->type_name("DIR");
   CLI::App* bench = app.add_subcommand("bench", "time an operator beside its baselines");
-  add_case(*bench, a, Command::kBench);
+  add_case(*bench, a, processes, Command::kBench);
   add_choice<std::string>(
       *bench, "--baseline", [&a](const std::string& name) { a.baseline = name; },
       {{"all", "all"},
@@ -219,6 +281,8 @@ Result<Arguments> parse_arguments(int argc, char** argv) {
   }
   a.command = commands.at(app.get_subcommands()[0]->get_name());
   if (a.iters == 0) a.iters = default_iters(a.command);
+  if (check->parsed() || bench->parsed())
+    MK_RETURN_IF_ERROR(choose_processes(a, processes, *app.get_subcommands()[0]));
   return a;
 }
 

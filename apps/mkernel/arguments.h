@@ -40,7 +40,9 @@ struct Arguments {
   std::string op;
   ClusterOptions cluster;
   std::optional<RendezvousOptions> rendezvous;  // empty: all ranks in this process
-  std::optional<DeviceKind> device;             // empty: a GPU where there is one
+
+  bool reports() const { return !rendezvous || rendezvous->rank == 0; }
+  std::optional<DeviceKind> device;  // empty: a GPU where there is one
   CaseArguments operands;
   NetArguments net;
   int64_t iters = 0;

@@ -18,12 +18,20 @@ int fail(const Status& status) {
   return code;
 }
 
+/// Of many processes one speaks; of a failed run each says what it saw, since any may be gone.
+int fail(const Arguments& arguments, const Status& status) {
+  const ExitCode code = exit_code_of(status);
+  return arguments.reports() || code == kExitFailed ? fail(status) : code;
+}
+
 int run(int argc, char** argv) {
   // Ranks that share a GPU need a hardware queue for each of their streams. The library asks for
   // that too, but the driver reads it once, and looking for GPUs comes first here.
   (void)setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   const Result<Arguments> arguments = parse_arguments(argc, argv);
   if (!arguments) return fail(arguments.status());
+  if (!arguments.value().reports() && std::freopen("/dev/null", "w", stdout) == nullptr)
+    return fail({Code::kInternal, "cannot open /dev/null"});
   switch (arguments.value().command) {
     case Command::kHelp: std::fputs(arguments.value().help.c_str(), stdout); return kExitRight;
     case Command::kInfo:
@@ -37,7 +45,7 @@ int run(int argc, char** argv) {
       const bool check = arguments.value().command == Command::kCheck;
       const Result<bool> right =
           check ? run_check(arguments.value()) : run_bench(arguments.value());
-      if (!right) return fail(right.status());
+      if (!right) return fail(arguments.value(), right.status());
       return right.value() ? kExitRight : kExitWrong;
     }
   }

@@ -27,10 +27,15 @@ double memory_per_rank(const Session& session) {
 Status choose_num_sets(Session& session, int64_t max_sets) {
   const Arguments& a = session.arguments;
   const double available = memory_per_rank(session);
-  double fixed = session.op->fixed_bytes(a.operands, a.cluster);
+  ClusterOptions cluster = a.cluster;
+  if (a.rendezvous) {  // whose layout is not known yet
+    cluster.nodes = 1;
+    cluster.gpus = static_cast<int>(a.rendezvous->world);
+  }
+  double fixed = session.op->fixed_bytes(a.operands, cluster);
   if (a.command == Command::kBench && a.baseline != "none")
-    fixed += session.op->baseline_bytes(a.operands, a.cluster);
-  const double set = session.op->set_bytes(a.operands, a.cluster);
+    fixed += session.op->baseline_bytes(a.operands, cluster);
+  const double set = session.op->set_bytes(a.operands, cluster);
   if (fixed + set > available) {
     char message[128];
     std::snprintf(message, sizeof message,

@@ -1,21 +1,9 @@
 #include "transports.h"
 
-#include "network/loopback.h"
+#include "network/transports.h"
 
 namespace mkernel::app {
 namespace {
-
-using Heaps = std::span<SymmetricHeap* const>;
-
-struct Transport {
-  const char* name;
-  Result<Endpoints> (*create)(const ClusterOptions& options, Heaps heaps);
-};
-
-constexpr Transport kTransports[] = {
-    {"loopback", [](const ClusterOptions& o,
-                    Heaps heaps) { return create_loopback({.link = o.loopback}, heaps); }},
-};
 
 Status connect_all(const Endpoints& endpoints, std::span<const HeapRegion* const> regions) {
   std::vector<std::string> addresses;
@@ -36,16 +24,15 @@ Status connect_all(const Endpoints& endpoints, std::span<const HeapRegion* const
 
 }  // namespace
 
-Result<Endpoints> create_endpoints(const std::string& transport, const ClusterOptions& options,
-                                   Heaps heaps, std::span<const HeapRegion* const> regions) {
-  for (const Transport& one : kTransports) {
-    if (transport != one.name) continue;
-    Result<Endpoints> endpoints = one.create(options, heaps);
-    if (!endpoints) return endpoints.status();
-    MK_RETURN_IF_ERROR(connect_all(endpoints.value(), regions));
-    return endpoints;
-  }
-  return Status(Code::kInvalidArgument, "no transport is called '" + transport + "'");
+Result<Endpoints> create_connected(const std::string& transport, const ClusterOptions& options,
+                                   std::span<SymmetricHeap* const> heaps,
+                                   std::span<const HeapRegion* const> regions) {
+  const std::vector<const HeapView*> views(heaps.begin(), heaps.end());
+  const auto limit_ns = static_cast<uint64_t>(options.timeout_us) * 1000;
+  Result<Endpoints> endpoints = create_endpoints(transport, {options, 0, heaps, views, limit_ns});
+  if (!endpoints) return endpoints.status();
+  MK_RETURN_IF_ERROR(connect_all(endpoints.value(), regions));
+  return endpoints;
 }
 
 }  // namespace mkernel::app

@@ -1,4 +1,4 @@
-// Transports by name, for what measures them without an operator.
+// Transports ready to write, for what measures them without an operator.
 #pragma once
 #include <memory>
 #include <span>
@@ -18,7 +18,7 @@ using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
 /// The endpoints of ranks 0, 1, ... of this process, connected to each other, with all regions of
 /// the heaps made known. `regions`: by rank.
 /// Errors: invalid_argument for a name that is none; what the transport says.
-Result<Endpoints> create_endpoints(const std::string& transport, const ClusterOptions& options,
+Result<Endpoints> create_connected(const std::string& transport, const ClusterOptions& options,
                                    std::span<SymmetricHeap* const> heaps,
                                    std::span<const HeapRegion* const> regions);
 

@@ -30,7 +30,7 @@ Status TwoRanks::add_rank(uint32_t rank) {
 Result<Endpoints> TwoRanks::connect(const std::string& transport, const ClusterOptions& options) {
   SymmetricHeap* const heaps[] = {heaps_[0].get(), heaps_[1].get()};
   const HeapRegion* const regions[] = {regions_[0].get(), regions_[1].get()};
-  return create_endpoints(transport, options, heaps, regions);
+  return create_connected(transport, options, heaps, regions);
 }
 
 }  // namespace mkernel::app

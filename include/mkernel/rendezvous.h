@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <mkernel/status.h>
@@ -76,5 +77,13 @@ struct RendezvousOptions {
   // name space). For tests that put several hosts on one machine.
   std::string host_id = {};
 };
+
+/// The options of this process as mpirun (Open MPI, MPICH), torchrun or srun started it: rank and
+/// world as the launcher says, address and run_id where `given` leaves them empty, all else as
+/// given. Nothing if no launcher started it, or started it alone.
+/// Errors: invalid_argument if the launcher's variables contradict each other, or an address is
+/// needed and not given.
+Result<std::optional<RendezvousOptions>> rendezvous_of_launcher(
+    const RendezvousOptions& given = {});
 
 }  // namespace mkernel

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <thread>
 
-#include "network/loopback.h"
+#include "network/transports.h"
 #include "operators/layout.h"
 
 namespace mkernel::detail {
@@ -197,22 +197,13 @@ Status Cluster::add_queue(uint32_t rank) {
 }
 
 Status Cluster::add_network() {
-  auto endpoints = create_endpoints();
+  std::vector<SymmetricHeap*> heaps;
+  for (RankParts& parts : parts_) heaps.push_back(parts.heap.get());
+  auto endpoints = create_endpoints(options_.transport,
+                                    {options_, first_rank_, heaps, views_, limits_.progress_ns});
   MK_RETURN_IF_ERROR(agree("network", endpoints.status()));
   MK_RETURN_IF_ERROR(connect(*endpoints));
   return agree("proxy", start_proxies(std::move(*endpoints)));
-}
-
-Result<std::vector<std::unique_ptr<Endpoint>>> Cluster::create_endpoints() {
-  std::vector<SymmetricHeap*> heaps;
-  for (RankParts& parts : parts_) heaps.push_back(parts.heap.get());
-  if (!processes_) return create_loopback({.link = options_.loopback}, heaps);
-  auto one = create_loopback_between_processes({.link = options_.loopback}, *heaps[0], first_rank_,
-                                               views_);
-  if (!one) return one.status();
-  std::vector<std::unique_ptr<Endpoint>> endpoints;
-  endpoints.push_back(std::move(one.value()));
-  return endpoints;
 }
 
 Status Cluster::connect(std::span<const std::unique_ptr<Endpoint>> endpoints) {

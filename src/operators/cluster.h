@@ -134,7 +134,6 @@ class Cluster {
   Status check_devices();
   Status map_heaps();
   Status add_network();
-  Result<std::vector<std::unique_ptr<Endpoint>>> create_endpoints();
   Status connect(std::span<const std::unique_ptr<Endpoint>> endpoints);
   Status start_proxies(std::vector<std::unique_ptr<Endpoint>> endpoints);
   void close();

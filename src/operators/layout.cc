@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "network/loopback.h"
+#include "network/transports.h"
 #include "operators/wait_limits.h"
 
 namespace mkernel::detail {
@@ -60,12 +61,7 @@ Status check_options(const ClusterOptions& o) {
   if (int64_t{o.nodes} * o.gpus > 65535)
     return refuse("nodes * gpus", int64_t{o.nodes} * o.gpus, "must be at most 65535");
   MK_RETURN_IF_ERROR(check_wait_limits(o));
-  if (o.transport != "auto" && o.transport != "loopback") {
-    const bool is_planned =
-        o.transport == "verbs" || o.transport == "efa" || o.transport == "libfabric";
-    return Status(is_planned ? Code::kUnsupported : Code::kInvalidArgument,
-                  "transport = " + o.transport + ": this build has auto and loopback");
-  }
+  if (o.transport != "auto") MK_RETURN_IF_ERROR(check_transport_name(o.transport));
   return check_loopback({.link = o.loopback},
                         static_cast<size_t>(o.nodes) * static_cast<size_t>(o.gpus));
 }

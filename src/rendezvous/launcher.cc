@@ -1,6 +1,7 @@
 #include "rendezvous/launcher.h"
 
 #include <charconv>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -219,6 +220,15 @@ Result<RendezvousOptions> options_of_launch(RendezvousOptions given, const Launc
     return Status(Code::kInvalidArgument, launch.why_no_address);
   }
   return given;
+}
+
+Result<std::optional<RendezvousOptions>> rendezvous_of_launcher(const RendezvousOptions& given) {
+  const auto launch = detect_launch([](const char* name) { return std::getenv(name); });
+  if (!launch) return launch.status();
+  if (!*launch || (*launch)->world == 1) return std::optional<RendezvousOptions>();
+  Result<RendezvousOptions> options = options_of_launch(given, **launch);
+  if (!options) return options.status();
+  return std::optional<RendezvousOptions>(std::move(options.value()));
 }
 
 }  // namespace mkernel

@@ -95,9 +95,10 @@ class Processes(unittest.TestCase):
             self.assertRegex(ended[0][1], r"(?m)^ +1 +1 ")
 
     def test_a_layout_that_does_not_fit_is_refused_on_every_rank(self):
-        for rank, (code, _, err) in enumerate(finish(start(2, check("--nodes", "3")))):
-            self.assertEqual(code, 2, err)
-            self.assertIn("nodes = 3", err)
+        ended = finish(start(2, check("--nodes", "3")))
+        self.assertEqual([code for code, _, _ in ended], [2, 2], ended)
+        self.assertIn("nodes = 3", ended[0][2])
+        self.assertEqual(ended[1][2], "", "one line is enough")
 
     def test_a_killed_rank_ends_all_others_soon(self):
         for victim in (0, 2):

@@ -1,0 +1,52 @@
+#include "network/transports.h"
+
+#include "network/loopback.h"
+
+namespace mkernel {
+namespace {
+
+using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
+
+Result<Endpoints> loopback(const EndpointsConfig& c) {
+  const LoopbackConfig config{.link = c.options.loopback};
+  if (c.heaps.size() == c.views.size()) return create_loopback(config, c.heaps);
+  Endpoints endpoints;
+  for (size_t i = 0; i < c.heaps.size(); ++i) {
+    const auto rank = c.first_rank + static_cast<uint32_t>(i);
+    auto one = create_loopback_between_processes(config, *c.heaps[i], rank, c.views);
+    if (!one) return one.status();
+    endpoints.push_back(std::move(one.value()));
+  }
+  return endpoints;
+}
+
+struct Transport {
+  const char* name;
+  Result<Endpoints> (*create)(const EndpointsConfig& config);
+};
+
+constexpr Transport kTransports[] = {
+    {"loopback", loopback},
+};
+
+const Transport* find(const std::string& name) {
+  for (const Transport& one : kTransports)
+    if (name == one.name) return &one;
+  return nullptr;
+}
+
+}  // namespace
+
+Status check_transport_name(const std::string& name) {
+  if (find(name) != nullptr) return Status::ok();
+  std::string allowed = "auto";
+  for (const Transport& one : kTransports) allowed += std::string(", ") + one.name;
+  return Status(Code::kInvalidArgument, "transport = " + name + ": allowed are " + allowed);
+}
+
+Result<Endpoints> create_endpoints(const std::string& name, const EndpointsConfig& config) {
+  MK_RETURN_IF_ERROR(check_transport_name(name));
+  return find(name)->create(config);
+}
+
+}  // namespace mkernel
