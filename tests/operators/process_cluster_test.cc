@@ -3,6 +3,7 @@
 // processes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -239,6 +240,38 @@ TEST(ProcessCluster, ARankThatDoesNotLaunchIsNamedAndANewClusterWorks) {
   for (const Status& status : outcomes) EXPECT_FALSE(status);
   EXPECT_EQ(outcomes[0].code(), Code::kTimeout) << outcomes[0].to_string();
   EXPECT_NE(outcomes[0].message().find("rank 1"), std::string::npos) << outcomes[0].message();
+  expect_all_ok(on_ranks(cluster_of(2, 1), options_of(2),
+                         [](Context& context) { return run_plan(context, 3); }));
+}
+
+/// Enqueues a launch and goes away without waiting for it.
+Status launch_and_leave(Context& context) {
+  auto plan = AllGatherGemm::create(context, kShape);
+  if (!plan) return plan.status();
+  auto stream = context.create_stream();
+  if (!stream) return stream.status();
+  const int64_t rows = rows_of_rank(kM, context.world_size(), context.rank()).count;
+  static const Bits a(kM * kK), b(kK * kN);
+  static std::array<Bits, 4> c;
+  Bits& mine = c[static_cast<size_t>(context.rank())];
+  mine.resize(kM * kN);
+  return plan->run(stream->handle(), {const_cast<uint16_t*>(a.data()), rows, kK, kK},
+                   {const_cast<uint16_t*>(b.data()), kK, kN, kN}, {mine.data(), kM, kN, kN});
+}
+
+TEST(ProcessCluster, ContextsMayGoWithLaunchesInFlight) {
+  expect_all_ok(on_ranks(cluster_of(2, 2), options_of(4), [](Context& context) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 * context.rank()));
+    return launch_and_leave(context);
+  }));
+  // One that leaves and never launches must not keep the others for good.
+  ClusterOptions options = cluster_of(2, 1);
+  options.timeout_us = 200'000;
+  options.contact_timeout_us = 1'000'000;
+  (void)on_ranks(options, options_of(2), [](Context& context) -> Status {
+    if (context.rank() == 0) return launch_and_leave(context);
+    return AllGatherGemm::create(context, kShape).status();
+  });
   expect_all_ok(on_ranks(cluster_of(2, 1), options_of(2),
                          [](Context& context) { return run_plan(context, 3); }));
 }

@@ -115,6 +115,17 @@ class Processes(unittest.TestCase):
                     self.assertEqual(code, 3, err)
                     self.assertIn(f"rank {victim}", err)
 
+    def test_a_rank_that_stands_still_for_five_seconds_is_waited_for(self):
+        for late in (0, 1):
+            with self.subTest(late=late):
+                processes = start(3, check("--nodes", "3", "--iters", "3000"))
+                time.sleep(2)
+                processes[late].send_signal(signal.SIGSTOP)
+                time.sleep(5)
+                self.assertIsNone(processes[2].poll(), "it ended before it could be held up")
+                processes[late].send_signal(signal.SIGCONT)
+                self.assert_right(finish(processes))
+
     def test_a_rank_that_never_comes_is_named(self):
         arguments = check("--join-timeout-ms", "2000")
         for code, _, err in finish(start(3, arguments, ranks=[0, 2]), 60):
