@@ -46,10 +46,11 @@ struct Event {
     kArrived,    // `peer`'s write carried the immediate `value`; its bytes are in place
   };
   Kind kind = Kind::kCompleted;
-  uint32_t peer = 0;
+  uint32_t peer = 0;  // kUnnamedPeer with kArrived where a network does not say who wrote
   uint32_t value = 0;
   uint64_t id = 0;
 };
+inline constexpr uint32_t kUnnamedPeer = ~uint32_t{0};
 
 /// One rank's end of the network. Its life: created for a rank's heap, whose flag region it makes
 /// known to the network; address() goes to all ranks, connect() takes theirs; then every region
@@ -90,6 +91,10 @@ class Endpoint {
   /// Makes progress and fills in up to events.size() events; returns how many. A write is in
   /// flight until its completion was reported here.
   virtual Result<size_t> poll(std::span<Event> events) = 0;
+
+  /// What the network said of the last write that failed; empty if it said nothing. Threads: the
+  /// one that polls.
+  virtual std::string last_error() const { return {}; }
 
   /// Waits for, or destroys, all posted writes: afterwards none touches any heap.
   virtual Status close() = 0;
