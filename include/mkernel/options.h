@@ -31,12 +31,36 @@ struct LoopbackOptions {
   int64_t fail_after = -1;
 };
 
+/// Where bytes of a heap wait between its memory and the network.
+enum class Staging : uint8_t {
+  kAuto,    // nowhere if the network reaches the heap, else in bounce buffers of the host
+  kAlways,  // in bounce buffers: for tests, and for hosts where registering a heap costs too much
+};
+
+/// The transport over libfabric. All ranks must have the same.
+struct LibfabricOptions {
+  // As `fi_info -p` takes it: tcp, verbs, cxi, ...; "": the best that is found, tcp if nothing is.
+  std::string provider = {};
+  // Name (eth0) or address (192.0.2.1) of the interface to use; "": the provider's first.
+  std::string interface = {};
+  // Writes of a rank that may be on their way at once, 1 to 65536. More hide more latency.
+  uint32_t max_in_flight = 256;
+  // Longer writes go in parts; 0: what the provider takes. To be touched where it takes too much.
+  uint64_t max_message_bytes = 0;
+  Staging staging = Staging::kAuto;
+  // The largest piece that goes through a bounce buffer, 1 to 2^30, and how many buffers a pair of
+  // ranks has in each direction, 1 to 16384. A rank takes 2 * ranks * slots * chunk bytes.
+  uint64_t staging_chunk_bytes = 256 << 10;
+  uint32_t staging_slots = 8;
+};
+
 struct ClusterOptions {
   int nodes = 1;  // >= 1
   int gpus = 1;   // ranks per node, >= 1
   DeviceKind device = DeviceKind::kHost;
-  std::string transport = "auto";  // between nodes: auto or loopback
+  std::string transport = "auto";  // between nodes: auto, loopback, libfabric
   LoopbackOptions loopback;
+  LibfabricOptions libfabric;
   // How long a single wait may last, > 0: one for a rank (or a network) that is at work, and one
   // for a rank of which nothing was heard yet in this launch, which may simply be late. The latter
   // is at least the former. Raise it where ranks are launched far apart. Both are five times as

@@ -191,6 +191,8 @@ class CudaMemory final : public DeviceMemory {
     return remember(CudaShared::import(device_, descriptor, bytes));
   }
 
+  bool host_accessible() const override { return false; }
+
   Status upload(void* dst, const void* src, uint64_t bytes) override {
     return copy_and_wait(dst, src, bytes);
   }

@@ -32,6 +32,8 @@ class DeviceMemory {
   /// Zeroed host memory that the device reads and writes at the same address.
   virtual Result<void*> allocate_pinned(uint64_t bytes) = 0;
   virtual void release(void* p) = 0;
+  /// Whether the host, and so any network, reads and writes what allocate() gives.
+  virtual bool host_accessible() const = 0;
 
   /// Memory like allocate()'s that other processes of this host can map.
   virtual Result<void*> allocate_shared(uint64_t bytes) = 0;

@@ -123,6 +123,8 @@ class HostMemory final : public DeviceMemory {
     return remember(SharedPages::map(own, bytes));
   }
 
+  bool host_accessible() const override { return true; }
+
   Status upload(void* dst, const void* src, uint64_t bytes) override {
     if (bytes != 0) std::memcpy(dst, src, bytes);  // where both may be null
     return Status::ok();

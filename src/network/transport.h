@@ -46,10 +46,11 @@ struct Event {
     kArrived,    // `peer`'s write carried the immediate `value`; its bytes are in place
   };
   Kind kind = Kind::kCompleted;
-  uint32_t peer = 0;
+  uint32_t peer = 0;  // kUnnamedPeer with kArrived where a network does not say who wrote
   uint32_t value = 0;
   uint64_t id = 0;
 };
+inline constexpr uint32_t kUnnamedPeer = ~uint32_t{0};
 
 /// What an endpoint did beside what it was told to. Counters that only grow.
 struct EndpointStatistics {
@@ -98,6 +99,9 @@ class Endpoint {
 
   /// Threads: any.
   virtual EndpointStatistics statistics() const { return {}; }
+  /// What the network said of the last write that failed; empty if it said nothing. Threads: the
+  /// one that polls.
+  virtual std::string last_error() const { return {}; }
 
   /// Waits for, or destroys, all posted writes: afterwards none touches any heap.
   virtual Status close() = 0;

@@ -1,5 +1,6 @@
 #include "network/transports.h"
 
+#include "network/libfabric/libfabric.h"
 #include "network/loopback.h"
 
 namespace mkernel {
@@ -20,6 +21,18 @@ Result<Endpoints> loopback(const EndpointsConfig& c) {
   return endpoints;
 }
 
+Result<Endpoints> libfabric(const EndpointsConfig& c) {
+  Endpoints endpoints;
+  for (size_t i = 0; i < c.heaps.size(); ++i) {
+    const auto rank = c.first_rank + static_cast<uint32_t>(i);
+    auto one = create_libfabric(c.options.libfabric, *c.heaps[i], rank,
+                                static_cast<uint32_t>(c.views.size()), c.limit_ns);
+    if (!one) return one.status();
+    endpoints.push_back(std::move(one.value()));
+  }
+  return endpoints;
+}
+
 struct Transport {
   const char* name;
   Result<Endpoints> (*create)(const EndpointsConfig& config);
@@ -27,6 +40,7 @@ struct Transport {
 
 constexpr Transport kTransports[] = {
     {"loopback", loopback},
+    {"libfabric", libfabric},
 };
 
 const Transport* find(const std::string& name) {

@@ -208,8 +208,10 @@ bool Proxy::handle(const Event& event) {
   if (event.kind == Event::Kind::kArrived) return raise_flag(event.value);
   const uint64_t position = Completion::position_of(event.id);
   if (event.kind == Event::Kind::kFailed) {
+    const std::string why = config_.endpoint->last_error();
     return fail(command_at(position),
-                {Code::kPeerFailed, "the network reported that the write failed"});
+                {Code::kPeerFailed,
+                 "the network reported that the write failed" + (why.empty() ? why : ": " + why)});
   }
   if (!completion_.complete(event.id)) {
     return fail(command_at(position),
