@@ -22,7 +22,7 @@ std::string numbers(const std::vector<int>& list) {
   return text.empty() ? "none" : text;
 }
 
-Json to_json(const Machine& machine) {
+Json to_json(const Machine& machine, const std::vector<Part>& transports) {
   Json json;
   json["gpus"] = Json::array();
   for (const Gpu& gpu : machine.gpus) {
@@ -39,17 +39,17 @@ Json to_json(const Machine& machine) {
   for (const Nic& nic : machine.nics)
     json["nics"].push_back({{"name", nic.name}, {"kind", nic.kind}, {"detail", nic.detail}});
   json["transports"] = Json::array();
-  for (const Part& part : machine.transports)
+  for (const Part& part : transports)
     json["transports"].push_back({{"name", part.name}, {"available", part.missing.empty()}});
   json["used"] = {{"device", default_device(machine)}, {"transport", "loopback"}};
   json["missing"] = Json::object();
   if (machine.gpus.empty()) json["missing"]["cuda"] = machine.gpus_missing;
-  for (const Part& part : machine.transports)
+  for (const Part& part : transports)
     if (!part.missing.empty()) json["missing"][part.name] = part.missing;
   return json;
 }
 
-void print(const Machine& machine) {
+void print(const Machine& machine, const std::vector<Part>& transports) {
   std::printf("GPUs\n");
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const Gpu& gpu = machine.gpus[i];
@@ -65,7 +65,7 @@ void print(const Machine& machine) {
                 nic.detail.empty() ? "" : ", ", nic.detail.c_str());
   if (machine.nics.empty()) std::printf("  none\n");
   std::printf("transports between nodes\n");
-  for (const Part& part : machine.transports)
+  for (const Part& part : transports)
     std::printf("  %s: %s\n", part.name.c_str(),
                 part.missing.empty() ? "yes" : part.missing.c_str());
   std::printf("used if nothing is said\n  device %s, transport loopback\n",
@@ -76,10 +76,11 @@ void print(const Machine& machine) {
 
 Status run_info(const Arguments& arguments) {
   const Machine machine = find_machine();
+  const std::vector<Part> transports = find_transports();
   if (arguments.print_json)
-    std::printf("%s\n", to_json(machine).dump(2).c_str());
+    std::printf("%s\n", to_json(machine, transports).dump(2).c_str());
   else
-    print(machine);
+    print(machine, transports);
   return Status::ok();
 }
 

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "network/transports.h"
+
 namespace mkernel::app {
 namespace {
 
@@ -65,9 +67,6 @@ Machine find_machine(const std::string& sysfs) {
   machine.driver = read_line(fs::path(sysfs) / "module/nvidia/version");
   add_rdma(sysfs, machine.nics);
   add_ethernet(sysfs, machine.nics);
-  machine.transports = {{"loopback", ""}};
-  for (const char* name : {"verbs", "efa", "libfabric"})
-    machine.transports.push_back({name, "not part of this build"});
   return machine;
 }
 
@@ -78,14 +77,23 @@ Result<DeviceKind> choose_device(const Machine& machine, const DeviceKind* asked
   return *asked;
 }
 
-Status check_transport(const Machine& machine, const std::string& name) {
+std::vector<Part> find_transports() {
+  std::vector<Part> found;
+  for (const std::string& name : transport_names())
+    found.push_back({name, probe_transport(name, {}).message()});
+  return found;
+}
+
+Status check_transport(const std::string& name, const ClusterOptions& options) {
   std::string allowed = "auto";
   if (name == allowed) return Status::ok();
-  for (const Part& transport : machine.transports) {
-    if (transport.name == name && transport.missing.empty()) return Status::ok();
-    if (transport.name == name)
-      return {Code::kUnavailable, "--transport " + name + ": " + transport.missing};
-    allowed += " or " + transport.name;
+  for (const std::string& other : transport_names()) {
+    if (other != name) {
+      allowed += " or " + other;
+      continue;
+    }
+    const Status probed = probe_transport(name, options);
+    return {probed.code(), probed ? "" : "--transport " + name + ": " + probed.message()};
   }
   return {Code::kInvalidArgument, "--transport: got '" + name + "', allowed is " + allowed};
 }

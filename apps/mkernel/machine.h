@@ -27,7 +27,6 @@ struct Machine {
   std::string gpus_missing;
   std::string driver;  // of the GPUs; empty: none
   std::vector<Nic> nics;
-  std::vector<Part> transports;
 };
 
 /// `sysfs` is the root of the system's device tree.
@@ -35,7 +34,9 @@ Machine find_machine(const std::string& sysfs = "/sys");
 
 /// What to compute on: as asked, or a GPU where there is one.
 Result<DeviceKind> choose_device(const Machine& machine, const DeviceKind* asked);
-/// Errors: invalid_argument for a transport that does not exist, unavailable for one not here.
-Status check_transport(const Machine& machine, const std::string& name);
+/// All transports, and why one cannot be used here.
+std::vector<Part> find_transports();
+/// Errors: invalid_argument for a transport that does not exist; why it cannot be used here.
+Status check_transport(const std::string& name, const ClusterOptions& options);
 
 }  // namespace mkernel::app

@@ -43,7 +43,7 @@ std::vector<uint64_t> sizes_of(const Arguments& a) {
   return sizes;
 }
 
-Status check_arguments(const Arguments& a, const Machine& machine) {
+Status check_arguments(const Arguments& a) {
   if (a.net.min_bytes > a.net.max_bytes)
     return {Code::kInvalidArgument, "--min-bytes: got '" + std::to_string(a.net.min_bytes) +
                                         "', allowed is at most --max-bytes, which is " +
@@ -51,7 +51,7 @@ Status check_arguments(const Arguments& a, const Machine& machine) {
   for (const std::string& name : a.net.transports) {
     if (name == "auto" || name.empty())
       return {Code::kInvalidArgument, "--transport: got '" + name + "', allowed are names"};
-    MK_RETURN_IF_ERROR(check_transport(machine, name));
+    MK_RETURN_IF_ERROR(check_transport(name, a.cluster));
   }
   return Status::ok();
 }
@@ -194,7 +194,7 @@ std::string to_json(const Arguments& a, const std::vector<Network>& networks,
 }  // namespace
 
 Status run_net_bench(const Arguments& arguments) {
-  MK_RETURN_IF_ERROR(check_arguments(arguments, find_machine()));
+  MK_RETURN_IF_ERROR(check_arguments(arguments));
   MK_RETURN_IF_ERROR(prepare_file("--json", arguments.json_file));
   Result<std::vector<Network>> networks = connect_networks(arguments);
   if (!networks) return networks.status();

@@ -66,7 +66,7 @@ Result<Session> open_session(const Arguments& arguments, int64_t max_sets) {
   const Result<DeviceKind> device = choose_device(session.machine, asked);
   if (!device) return device.status();
   session.arguments.cluster.device = device.value();
-  MK_RETURN_IF_ERROR(check_transport(session.machine, arguments.cluster.transport));
+  MK_RETURN_IF_ERROR(check_transport(arguments.cluster.transport, arguments.cluster));
   MK_RETURN_IF_ERROR(choose_num_sets(session, max_sets));
 
   Result<Cluster> cluster = Cluster::create(session.arguments.cluster, arguments.rendezvous);

@@ -51,6 +51,12 @@ const Transport* find(const std::string& name) {
 
 }  // namespace
 
+std::vector<std::string> transport_names() {
+  std::vector<std::string> names;
+  for (const Transport& one : kTransports) names.emplace_back(one.name);
+  return names;
+}
+
 Status check_transport_name(const std::string& name) {
   if (find(name) != nullptr) return Status::ok();
   std::string allowed = "auto";
@@ -61,6 +67,17 @@ Status check_transport_name(const std::string& name) {
 Result<Endpoints> create_endpoints(const std::string& name, const EndpointsConfig& config) {
   MK_RETURN_IF_ERROR(check_transport_name(name));
   return find(name)->create(config);
+}
+
+
+Status probe_transport(const std::string& name, const ClusterOptions& options) {
+  const std::unique_ptr<DeviceMemory> memory = create_host_memory();
+  const auto heap = SymmetricHeap::create(*memory, 0, 1 << 20);
+  if (!heap) return heap.status();
+  SymmetricHeap* const heaps[] = {heap->get()};
+  const HeapView* const views[] = {heap->get()};
+  constexpr uint64_t kLimitNs = 1'000'000'000;
+  return create_endpoints(name, {options, 0, heaps, views, kLimitNs}).status();
 }
 
 }  // namespace mkernel

@@ -23,8 +23,15 @@ struct EndpointsConfig {
   uint64_t limit_ns;                       // of a wait for the network
 };
 
+/// All that there are, best known first.
+std::vector<std::string> transport_names();
+
 /// Errors: invalid_argument if no transport has this name.
 Status check_transport_name(const std::string& name);
+
+/// ok if this process could use the transport with these options, else why not: an endpoint is
+/// made, and goes again.
+Status probe_transport(const std::string& name, const ClusterOptions& options);
 
 /// One endpoint for each rank that lives here, not connected yet.
 /// Errors: as above; unsupported or unavailable if this build or this machine lacks the transport;
