@@ -2,10 +2,10 @@
 
 #include <pthread.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <span>
 #include <system_error>
 #include <utility>

@@ -91,9 +91,7 @@ class Proxy {
   const std::unique_ptr<CopyChannel> channel_;  // for flags; the endpoint's copies have their own
 
   // Of the thread alone.
-  static constexpr size_t kMaxEvents =
-      64;  // per poll: bounds the time until commands are looked at
-  std::array<Event, kMaxEvents> events_;
+  std::array<Event, 64> events_;  // of one poll; bounds the time until commands are looked at
   Batcher batcher_;
   Completion completion_;
   uint64_t next_position_ = 0;
