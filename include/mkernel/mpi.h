@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <string>
 
@@ -37,62 +38,70 @@ inline std::string random_hex() {
   return text;
 }
 
-inline Status mpi_failed(const char* call, int error) {
+inline Status check_mpi(const char* call, int error) {
+  if (error == MPI_SUCCESS) return Status::ok();
   return {Code::kInternal, std::string(call) + " failed with error " + std::to_string(error)};
+}
+
+/// Whether all ranks of `comm` share one host.
+inline Result<bool> is_on_one_host(MPI_Comm comm, int rank, int world) {
+  MPI_Comm local = MPI_COMM_NULL;
+  int local_world = 0;
+  MK_RETURN_IF_ERROR(
+      check_mpi("MPI_Comm_split_type",
+                MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local)));
+  MK_RETURN_IF_ERROR(check_mpi("MPI_Comm_size", MPI_Comm_size(local, &local_world)));
+  MK_RETURN_IF_ERROR(check_mpi("MPI_Comm_free", MPI_Comm_free(&local)));
+  return local_world == world;
+}
+
+/// By which name other hosts know this one, as far as MPI knows.
+inline std::string processor_name() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME + 1> name{};
+  int length = 0;
+  (void)MPI_Get_processor_name(name.data(), &length);
+  return name.data();
+}
+
+/// Rank 0's part: an open port, and what the others must know of it.
+inline std::shared_ptr<Listener> invite(const std::string& host, MpiInvitation& invitation) {
+  const bool is_ipv6 = host.find(':') != std::string::npos;
+  Result<std::shared_ptr<Listener>> listener =
+      Listener::open((is_ipv6 ? "[" + host + "]" : host) + ":0");
+  if (!listener) {
+    copy_text(listener.status().message(), invitation.why);
+    return nullptr;
+  }
+  copy_text((*listener)->address(), invitation.address);
+  copy_text(random_hex(), invitation.run_id);
+  copy_text(random_hex(), invitation.secret);
+  return *listener;
 }
 
 }  // namespace detail
 
 /// Options with which every rank of `comm` can join, as rank and world of `comm`. To be changed in
-/// what is not set here, such as limits. Collective over `comm`; one call is one run.
+/// what is not set here, such as limits. Collective over `comm`; one call is good for one group.
 /// host:    name of this rank's host for ranks of other hosts; what rank 0 gives counts. Empty:
 ///          127.0.0.1 if all ranks share a host, else what MPI calls its processor.
 /// Errors:  unavailable if rank 0 cannot listen, on all ranks; internal if MPI fails.
 inline Result<RendezvousOptions> rendezvous_of_mpi(MPI_Comm comm, const std::string& host = "") {
   int rank = 0, world = 0;
-  if (int error = MPI_Comm_rank(comm, &rank); error != MPI_SUCCESS) {
-    return detail::mpi_failed("MPI_Comm_rank", error);
-  }
-  if (int error = MPI_Comm_size(comm, &world); error != MPI_SUCCESS) {
-    return detail::mpi_failed("MPI_Comm_size", error);
-  }
-  MPI_Comm local = MPI_COMM_NULL;
-  int local_world = 0;
-  if (int error = MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &local);
-      error != MPI_SUCCESS) {
-    return detail::mpi_failed("MPI_Comm_split_type", error);
-  }
-  MPI_Comm_size(local, &local_world);
-  MPI_Comm_free(&local);
+  MK_RETURN_IF_ERROR(detail::check_mpi("MPI_Comm_rank", MPI_Comm_rank(comm, &rank)));
+  MK_RETURN_IF_ERROR(detail::check_mpi("MPI_Comm_size", MPI_Comm_size(comm, &world)));
+  Result<bool> on_one_host = detail::is_on_one_host(comm, rank, world);
+  if (!on_one_host) return on_one_host.status();
 
   RendezvousOptions options;
   options.rank = static_cast<uint32_t>(rank);
   options.world = static_cast<uint32_t>(world);
   detail::MpiInvitation invitation{};
   if (rank == 0) {
-    std::string name = host;
-    if (name.empty() && local_world == world) name = "127.0.0.1";
-    if (name.empty()) {
-      std::array<char, MPI_MAX_PROCESSOR_NAME + 1> processor{};
-      int length = 0;
-      MPI_Get_processor_name(processor.data(), &length);
-      name.assign(processor.data(), static_cast<size_t>(length));
-    }
-    if (name.find(':') != std::string::npos) name = "[" + name + "]";
-    Result<std::shared_ptr<Listener>> listener = Listener::open(name + ":0");
-    if (listener) {
-      options.listener = *listener;
-      detail::copy_text((*listener)->address(), invitation.address);
-      detail::copy_text(detail::random_hex(), invitation.run_id);
-      detail::copy_text(detail::random_hex(), invitation.secret);
-    } else {
-      detail::copy_text(listener.status().message(), invitation.why);
-    }
+    const std::string known_as = *on_one_host ? "127.0.0.1" : detail::processor_name();
+    options.listener = detail::invite(host.empty() ? known_as : host, invitation);
   }
-  if (int error = MPI_Bcast(&invitation, sizeof invitation, MPI_BYTE, 0, comm);
-      error != MPI_SUCCESS) {
-    return detail::mpi_failed("MPI_Bcast", error);
-  }
+  MK_RETURN_IF_ERROR(
+      detail::check_mpi("MPI_Bcast", MPI_Bcast(&invitation, sizeof invitation, MPI_BYTE, 0, comm)));
   options.address = invitation.address.data();
   options.run_id = invitation.run_id.data();
   options.secret = invitation.secret.data();
