@@ -52,7 +52,9 @@ bool Connection::read_into(char* buffer, size_t size, size_t* count) {
     }
     if (received < 0 && errno == EINTR) continue;
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
-    why_closed_ = received == 0 ? "its connection closed" : text_of_errno(errno);
+    // Which of the two it is depends on what was under way, and says nothing about why.
+    const bool has_closed = received == 0 || errno == ECONNRESET;
+    why_closed_ = has_closed ? "its connection closed" : text_of_errno(errno);
     return false;
   }
 }

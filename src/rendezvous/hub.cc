@@ -60,7 +60,7 @@ void Hub::run() {
 // --- One look at all connections ---
 
 void Hub::look() {
-  const bool accepts = !stopping_ && now_us_ >= accept_us_;
+  const bool accepts = now_us_ >= accept_us_;
   polled_.clear();
   polled_.push_back({.fd = wake_up_.fd(), .events = POLLIN, .revents = 0});
   polled_.push_back({.fd = accepts ? listener_->fd() : -1, .events = POLLIN, .revents = 0});
@@ -82,7 +82,7 @@ void Hub::look() {
   for (size_t i = 0; i < num_polled; ++i) {
     if (polled_[i + 2].revents != 0) serve(*peers_[i]);
   }
-  if (polled_[1].revents != 0) accept_strangers();
+  if (polled_[1].revents != 0 && listener_->fd() >= 0) accept_strangers();
   keep_time();
   for (const auto& peer : peers_) peer->connection.flush();
   std::erase_if(peers_, [](const auto& peer) { return peer->is_gone; });
@@ -165,7 +165,7 @@ void Hub::keep_time_of(Peer& peer) {
   }
 }
 
-/// Not all have come. Those who have are told who is missing, and so are all who still come.
+/// Not all have come. Those who have are told who is missing.
 void Hub::end_join() {
   const bool own_limit = join_deadline_us_ - started_us_ + 1'000'000 > options_.join_timeout_us;
   const int64_t waited_us =
@@ -174,6 +174,7 @@ void Hub::end_join() {
                     text_of_us(waited_us) + " (rank 0 listens at " + listener_->bound_to() + ")";
   if (!last_refusal_.empty()) why += "; the last one refused: " + last_refusal_;
   failure_ = Status(Code::kTimeout, why);
+  listener_->close();
   for (const auto& peer : peers_) {
     if (peer->phase == Peer::Phase::kMember) refuse(*peer, failure_);
   }

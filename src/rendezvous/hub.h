@@ -26,7 +26,10 @@ namespace mkernel {
 ///  1. A stranger cannot end the run or take much of the process: until it is admitted its messages
 ///     are of kMaxApplicantBytes at most, it has kStrangerUs, and there are at most kMaxStrangers.
 ///  2. A failure is told to all members, and only the first one. So all ranks report the same.
-///  3. Whoever is sent away is read from until it closes, or for kGoodbyeUs: closing over what it
+///  3. The port is open while somebody may still come, and while all are there, so that who comes
+///     second is told. When the group has failed, or the first has left, it is closed: the next
+///     group may be at the same address, and its ranks must not meet this one.
+///  4. Whoever is sent away is read from until it closes, or for kGoodbyeUs: closing over what it
 ///     has sent would tear the connection down, and with it what it has still to read.
 class Hub {
  public:

@@ -101,6 +101,7 @@ Status Hub::take_from_member(Peer& peer, const Message& message) {
                                                 " that cannot be read, or out of turn");
   if (message.type == MessageType::kLeave) {
     if (collectives_) {
+      listener_->close();
       collectives_->leave(peer.rank);
       send_answers();
     } else {
@@ -143,6 +144,7 @@ void Hub::lose(Peer& peer, const std::string& why) {
 void Hub::raise(Code code, const std::string& message) {
   if (!failure_ || stopping_) return;
   failure_ = Status(code, message.substr(0, kMaxTextBytes));
+  listener_->close();
   send_to_members(std::make_shared<const std::string>(
       encode_message(MessageType::kFault, run_hash_, encode_error(0, failure_))));
 }

@@ -84,7 +84,7 @@ void ProcessGroup::Member::report_fault(const Status& why) {
     const std::scoped_lock lock(mutex_);
     if (!fault_ || !reported_) return;
     reported_ = Status(why.code(), why.message().substr(0, kMaxTextBytes));
-    if (connection_ && hub_ == HubState::kServes && !left_) {
+    if (members_.size() > 1 && hub_ == HubState::kServes && !left_) {
       to_send_.push_back(std::make_shared<const std::string>(
           encode_message(MessageType::kFault, run_hash_, encode_error(0, reported_))));
       wake_up_->wake();

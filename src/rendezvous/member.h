@@ -68,7 +68,7 @@ class ProcessGroup::Member {
   const std::vector<Identity> members_;
   const uint64_t run_hash_;
   const int64_t silence_limit_us_ = 0;
-  std::unique_ptr<Connection> connection_;  // null: a group of one
+  std::unique_ptr<Connection> connection_;  // the thread's; null in a group of one
   std::optional<WakeUp> wake_up_;
 
   mutable std::mutex mutex_;

@@ -98,7 +98,8 @@ void ProcessGroup::Member::take(const Message& message) {
     end_with(HubState::kLeft);
   } else if (message.type == MessageType::kResult || message.type == MessageType::kNoResult) {
     const std::scoped_lock lock(mutex_);
-    answer_ = message;
+    // Behind a fault, others leave; that a collective fails for that is not the cause.
+    if (fault_) answer_ = message;
     changed_.notify_all();
   } else if (message.type == MessageType::kFault) {
     std::optional<ErrorPayload> error = decode_error(message.payload);
