@@ -16,7 +16,7 @@ namespace mkernel {
 
 /// What a link promises.
 struct LinkTraits {
-  bool in_order = false;        // writes to one peer are placed in the order of posting
+  bool in_order = false;        // a flag is placed after all that was posted to its peer before it
   uint32_t immediate_bits = 0;  // bits that a write can carry to the receiver's poll; 0: none
   uint32_t max_in_flight = 0;   // writes per endpoint; more are refused by post()
 };
@@ -90,6 +90,9 @@ class Endpoint {
   /// Makes progress and fills in up to events.size() events; returns how many. A write is in
   /// flight until its completion was reported here.
   virtual Result<size_t> poll(std::span<Event> events) = 0;
+
+  /// Why writes failed: the first failure in the network's own words; ok if there was none.
+  virtual Status failure() const { return Status::ok(); }
 
   /// Waits for, or destroys, all posted writes: afterwards none touches any heap.
   virtual Status close() = 0;

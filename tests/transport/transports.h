@@ -1,11 +1,14 @@
 // The transports that the conformance suite runs against.
 #pragma once
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "transport/fake_verbs.h"
 #include "transport/test_ranks.h"
 
 namespace mkernel::test {
@@ -22,6 +25,64 @@ inline TransportCase loopback_case(const std::string& name, const LoopbackConfig
           }};
 }
 
+/// Endpoints of all ranks over one fake fabric, which lives as long as they do.
+inline std::vector<std::unique_ptr<Endpoint>> create_fake(
+    FakeFabric& fabric, std::span<SymmetricHeap* const> heap_of_rank,
+    const VerbsOptions& options = {}, verbs::Service service = verbs::Service::kConnected) {
+  const auto num_ranks = static_cast<uint32_t>(heap_of_rank.size());
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+    endpoints.push_back(
+        value_of(verbs::create_endpoint(fabric.api(rank), {.service = service,
+                                                           .options = options,
+                                                           .heap = heap_of_rank[rank],
+                                                           .rank = rank,
+                                                           .num_ranks = num_ranks,
+                                                           .limit_ns = 1'000'000'000,
+                                                           .log = {}})));
+  }
+  return endpoints;
+}
+
+inline TransportCase fake_case(const std::string& name, uint32_t max_in_flight,
+                               const FakeConfig& config, const VerbsOptions& options = {},
+                               verbs::Service service = verbs::Service::kConnected) {
+  return {name, max_in_flight,
+          [config, options, service](std::span<SymmetricHeap* const> heap_of_rank) {
+            FakeFabric fabric(config);
+            return create_fake(fabric, heap_of_rank, options, service);
+          }};
+}
+
+inline std::vector<FakeDevice> fake_devices(size_t count, const FakeDevice& like = {}) {
+  std::vector<FakeDevice> devices(count, like);
+  for (size_t i = 0; i < count; ++i) devices[i].name = "fake" + std::to_string(i);
+  return devices;
+}
+
+inline std::vector<TransportCase> verbs_transports() {
+  const uint64_t seed = base_seed() + 3;
+  const FakeDevice infiniband{.link_layer = verbs::LinkLayer::kInfiniband};
+  const FakeDevice efa{.link_layer = verbs::LinkLayer::kEfa};
+  FakeDevice shallow{.max_depth = 16, .inline_bytes = 0};
+  FakeDevice shallow_efa{.link_layer = verbs::LinkLayer::kEfa, .max_depth = 16};
+  // Small parts, so that the suite's writes are split.
+  const VerbsOptions split{.devices = {"fake0", "fake1"}, .qps_per_peer = 4, .split_bytes = 256};
+  const VerbsOptions two_rails{.devices = {"fake0", "fake1"}, .split_bytes = 1024};
+  constexpr auto kSrd = verbs::Service::kDatagram;
+  return {
+      fake_case("Verbs", 256, {.seed = seed}),
+      fake_case("VerbsInfiniband", 256, {.devices = {infiniband}, .seed = seed}),
+      fake_case("Verbs4QueuePairs2Rails", 256, {.devices = fake_devices(2), .seed = seed}, split),
+      fake_case("VerbsDepth16", 16, {.devices = {shallow}, .seed = seed}),
+      fake_case("Efa", 256, {.devices = {efa}, .seed = seed, .late_immediates = true}, {}, kSrd),
+      fake_case("Efa2Rails", 256,
+                {.devices = fake_devices(2, efa), .seed = seed, .late_immediates = true}, two_rails,
+                kSrd),
+      fake_case("EfaDepth16", 16, {.devices = {shallow_efa}, .seed = seed}, {}, kSrd),
+  };
+}
+
 inline std::vector<TransportCase> all_transports() {
   LoopbackOptions reordered;
   reordered.order = LinkOrder::kReordered;
@@ -32,7 +93,7 @@ inline std::vector<TransportCase> all_transports() {
   LoopbackOptions slow_reordered = slow;
   slow_reordered.order = LinkOrder::kReordered;
   slow_reordered.seed = base_seed() + 2;
-  return {
+  std::vector<TransportCase> all = {
       loopback_case("LoopbackInOrder", {}),
       loopback_case("LoopbackReordered", {.link = reordered}),
       loopback_case("LoopbackSlow", {.link = slow}),
@@ -40,6 +101,8 @@ inline std::vector<TransportCase> all_transports() {
       loopback_case("LoopbackShallow", {.max_in_flight = 2}),
       loopback_case("LoopbackDepth16Reordered", {.link = reordered, .max_in_flight = 16}),
   };
+  std::ranges::move(verbs_transports(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace mkernel::test
