@@ -1,6 +1,7 @@
 // The transports that the conformance suite runs against.
 #pragma once
 #include <algorithm>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <memory>
@@ -83,6 +84,41 @@ inline std::vector<TransportCase> verbs_transports() {
   };
 }
 
+/// Endpoints of all ranks in this process on real devices, of which `names_of_rank` gives each its.
+inline std::vector<std::unique_ptr<Endpoint>> create_system(
+    std::span<SymmetricHeap* const> heap_of_rank, VerbsOptions options,
+    const std::function<std::vector<std::string>(uint32_t)>& names_of_rank) {
+  const auto num_ranks = static_cast<uint32_t>(heap_of_rank.size());
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+    options.devices = names_of_rank(rank);
+    endpoints.push_back(
+        value_of(create_verbs(options, *heap_of_rank[rank], rank, num_ranks, 5'000'000'000)));
+  }
+  return endpoints;
+}
+
+/// The verbs of the system, if MKERNEL_TEST_VERBS names two devices that reach each other: "a,b".
+inline std::vector<TransportCase> system_transports() {
+  const char* const names = std::getenv("MKERNEL_TEST_VERBS");
+  if (names == nullptr) return {};
+  const std::string text = names;
+  const std::string a = text.substr(0, text.find(',')), b = text.substr(text.find(',') + 1);
+  const VerbsOptions one{.depth = 16};
+  const VerbsOptions split{.qps_per_peer = 2, .depth = 16, .split_bytes = 256};
+  const auto crossed = [](const std::string& first, const std::string& second) {
+    return [first, second](uint32_t rank) {
+      return rank % 2 == 0 ? std::vector{first, second} : std::vector{second, first};
+    };
+  };
+  const auto taking_turns = [a, b](uint32_t rank) { return std::vector{rank % 2 == 0 ? a : b}; };
+  return {
+      {"SystemVerbs", 16, [=](auto heaps) { return create_system(heaps, one, taking_turns); }},
+      {"SystemVerbs2QueuePairs2Rails", 16,
+       [=](auto heaps) { return create_system(heaps, split, crossed(a, b)); }},
+  };
+}
+
 inline std::vector<TransportCase> all_transports() {
   LoopbackOptions reordered;
   reordered.order = LinkOrder::kReordered;
@@ -102,6 +138,7 @@ inline std::vector<TransportCase> all_transports() {
       loopback_case("LoopbackDepth16Reordered", {.link = reordered, .max_in_flight = 16}),
   };
   std::ranges::move(verbs_transports(), std::back_inserter(all));
+  std::ranges::move(system_transports(), std::back_inserter(all));
   return all;
 }
 
