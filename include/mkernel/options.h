@@ -47,7 +47,7 @@ struct VerbsOptions {
   // A packet without answer is sent again after 4.096 us * 2^timeout, retry_count times. So they
   // say how soon a dead peer is noticed, and how much loss is survived.
   int timeout = -1;      // 1 to 31; -1: 14, which is 67 ms
-  int retry_count = -1;  // 0 to 7; -1: 7
+  int retry_count = -1;  // 0 to 7; -1: 6, since Soft-RoCE takes 7 for no end
   int rnr_retry = -1;    // for a peer that is late to receive: 0 to 6, or 7: no end; -1: 7
   int qps_per_peer = 1;  // per device, 1 to 16; more may help one NIC to fill its link
   int depth = 0;         // writes in flight per rank, 1 to 32768; 0: 256, or the device's most

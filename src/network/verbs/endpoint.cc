@@ -36,7 +36,10 @@ Status VerbsEndpoint::check_caller() {
 Result<std::string> VerbsEndpoint::export_region(const HeapRegion& region) {
   const std::lock_guard lock(registering_);
   if (is_closed_) return error(Code::kUnavailable, "it is closed");
-  RegionKey key{.address = reinterpret_cast<uint64_t>(region.data), .rkeys = {}};
+  // Peers may hold the keys of an earlier call, so these stay.
+  if (const std::optional<RegionKey> known = regions_.key_of_own(region.address)) {
+    return encode(*known);
+  }
   Regions::Registrations registrations;
   for (const Rail& rail : rails_) {
     Result<std::unique_ptr<MemoryRegion>> registered =
@@ -45,11 +48,10 @@ Result<std::string> VerbsEndpoint::export_region(const HeapRegion& region) {
                                       .remote_write = true,
                                       .relaxed_ordering = config_.settings.relaxed_ordering});
     if (!registered) return error(registered.status().code(), registered.status().message());
-    key.rkeys.push_back((*registered)->rkey());
     registrations.push_back(std::move(*registered));
   }
   regions_.add_own(region, std::move(registrations));
-  return encode(key);
+  return encode(*regions_.key_of_own(region.address));
 }
 
 Status VerbsEndpoint::import_region(uint32_t peer, uint64_t address, uint64_t bytes,

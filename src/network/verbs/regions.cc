@@ -24,6 +24,16 @@ void Regions::add_own(const HeapRegion& region, Registrations registrations) {
   own_.insert_or_assign(region_of(region.address), std::move(own));
 }
 
+std::optional<RegionKey> Regions::key_of_own(uint64_t address) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = own_.find(region_of(address));
+  if (it == own_.end()) return std::nullopt;
+  RegionKey key{.address = it->second.begin.address};
+  for (const auto& registration : it->second.registrations)
+    key.rkeys.push_back(registration->rkey());
+  return key;
+}
+
 void Regions::add_peer(uint32_t peer, uint64_t address, uint64_t bytes, const RegionKey& key) {
   Peers peers{bytes, {key.address, {}}};
   std::ranges::copy(key.rkeys, peers.begin.keys.begin());

@@ -28,6 +28,8 @@ class Regions {
   using Registrations = std::vector<std::unique_ptr<MemoryRegion>>;  // by rail
 
   void add_own(const HeapRegion& region, Registrations registrations);
+  /// What peers need to write to an own region; none if there is no such region.
+  std::optional<RegionKey> key_of_own(uint64_t address) const;
   void add_peer(uint32_t peer, uint64_t address, uint64_t bytes, const RegionKey& key);
   void forget(uint64_t address);
   void clear();

@@ -71,7 +71,7 @@ Result<Settings> settings_of(const VerbsOptions& o, Service service) {
                   .service_level = or_else(o.service_level, 0),
                   .mtu_bytes = if_set(o.mtu, 0),
                   .timeout = or_else(o.timeout, 14),
-                  .retry_count = or_else(o.retry_count, 7),
+                  .retry_count = or_else(o.retry_count, 6),
                   .rnr_retry = or_else(o.rnr_retry, 7),
                   .qps_per_peer = static_cast<uint32_t>(o.qps_per_peer),
                   .depth = if_set(o.depth, 0),
