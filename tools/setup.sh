@@ -7,7 +7,8 @@ set -euo pipefail
 required=(g++ cmake ninja-build git python3 libgtest-dev librapidcheck-dev libcli11-dev
           nlohmann-json3-dev)
 # Without these something is skipped or slower, and the tests say so.
-optional=(ccache clang-format-14 clang-tidy-14 libfabric-dev)
+optional=(ccache clang-format-14 clang-tidy-14 libfabric-dev libibverbs-dev openmpi-bin
+          libopenmpi-dev libclang-rt-14-dev clang-14 iproute2)
 
 missing() {
   for package in "$@"; do

@@ -16,7 +16,7 @@ namespace mkernel {
 
 /// What a link promises.
 struct LinkTraits {
-  bool in_order = false;        // writes to one peer are placed in the order of posting
+  bool in_order = false;        // a flag is placed after all that was posted to its peer before it
   uint32_t immediate_bits = 0;  // bits that a write can carry to the receiver's poll; 0: none
   uint32_t max_in_flight = 0;   // writes per endpoint; more are refused by post()
 };

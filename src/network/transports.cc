@@ -2,35 +2,50 @@
 
 #include "network/libfabric/libfabric.h"
 #include "network/loopback.h"
+#include "network/verbs/verbs.h"
 
 namespace mkernel {
 namespace {
 
 using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
 
-Result<Endpoints> loopback(const EndpointsConfig& c) {
-  const LoopbackConfig config{.link = c.options.loopback};
-  if (c.heaps.size() == c.views.size()) return create_loopback(config, c.heaps);
+/// One after the other, for transports whose endpoints are made one by one.
+template <class Create>
+Result<Endpoints> one_by_one(const EndpointsConfig& c, Create&& create) {
   Endpoints endpoints;
   for (size_t i = 0; i < c.heaps.size(); ++i) {
-    const auto rank = c.first_rank + static_cast<uint32_t>(i);
-    auto one = create_loopback_between_processes(config, *c.heaps[i], rank, c.views);
+    auto one = create(*c.heaps[i], c.first_rank + static_cast<uint32_t>(i),
+                      static_cast<uint32_t>(c.views.size()));
     if (!one) return one.status();
     endpoints.push_back(std::move(one.value()));
   }
   return endpoints;
 }
 
+Result<Endpoints> loopback(const EndpointsConfig& c) {
+  const LoopbackConfig config{.link = c.options.loopback};
+  if (c.heaps.size() == c.views.size()) return create_loopback(config, c.heaps);
+  return one_by_one(c, [&](SymmetricHeap& heap, uint32_t rank, uint32_t) {
+    return create_loopback_between_processes(config, heap, rank, c.views);
+  });
+}
+
 Result<Endpoints> libfabric(const EndpointsConfig& c) {
-  Endpoints endpoints;
-  for (size_t i = 0; i < c.heaps.size(); ++i) {
-    const auto rank = c.first_rank + static_cast<uint32_t>(i);
-    auto one = create_libfabric(c.options.libfabric, *c.heaps[i], rank,
-                                static_cast<uint32_t>(c.views.size()), c.limit_ns);
-    if (!one) return one.status();
-    endpoints.push_back(std::move(one.value()));
-  }
-  return endpoints;
+  return one_by_one(c, [&](SymmetricHeap& heap, uint32_t rank, uint32_t num_ranks) {
+    return create_libfabric(c.options.libfabric, heap, rank, num_ranks, c.limit_ns);
+  });
+}
+
+Result<Endpoints> verbs(const EndpointsConfig& c) {
+  return one_by_one(c, [&](SymmetricHeap& heap, uint32_t rank, uint32_t num_ranks) {
+    return create_verbs(c.options.verbs, heap, rank, num_ranks, c.limit_ns);
+  });
+}
+
+Result<Endpoints> efa(const EndpointsConfig& c) {
+  return one_by_one(c, [&](SymmetricHeap& heap, uint32_t rank, uint32_t num_ranks) {
+    return create_efa(c.options.verbs, heap, rank, num_ranks, c.limit_ns);
+  });
 }
 
 struct Transport {
@@ -40,6 +55,8 @@ struct Transport {
 
 constexpr Transport kTransports[] = {
     {"loopback", loopback},
+    {"verbs", verbs},
+    {"efa", efa},
     {"libfabric", libfabric},
 };
 
@@ -68,7 +85,6 @@ Result<Endpoints> create_endpoints(const std::string& name, const EndpointsConfi
   MK_RETURN_IF_ERROR(check_transport_name(name));
   return find(name)->create(config);
 }
-
 
 Status probe_transport(const std::string& name, const ClusterOptions& options) {
   const std::unique_ptr<DeviceMemory> memory = create_host_memory();

@@ -1,12 +1,16 @@
 // The transports that the conformance suite runs against.
 #pragma once
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "network/libfabric/libfabric.h"
+#include "transport/fake_verbs.h"
 #include "transport/test_ranks.h"
 
 namespace mkernel::test {
@@ -63,6 +67,99 @@ inline TransportCase libfabric_case(const std::string& name, const LibfabricOpti
           why_no_libfabric};
 }
 
+/// Endpoints of all ranks over one fake fabric, which lives as long as they do.
+inline std::vector<std::unique_ptr<Endpoint>> create_fake(
+    FakeFabric& fabric, std::span<SymmetricHeap* const> heap_of_rank,
+    const VerbsOptions& options = {}, verbs::Service service = verbs::Service::kConnected) {
+  const auto num_ranks = static_cast<uint32_t>(heap_of_rank.size());
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+    endpoints.push_back(
+        value_of(verbs::create_endpoint(fabric.api(rank), {.service = service,
+                                                           .options = options,
+                                                           .heap = heap_of_rank[rank],
+                                                           .rank = rank,
+                                                           .num_ranks = num_ranks,
+                                                           .limit_ns = 1'000'000'000,
+                                                           .log = {}})));
+  }
+  return endpoints;
+}
+
+inline TransportCase fake_case(const std::string& name, uint32_t max_in_flight,
+                               const FakeConfig& config, const VerbsOptions& options = {},
+                               verbs::Service service = verbs::Service::kConnected) {
+  return {name, max_in_flight,
+          [config, options, service](std::span<SymmetricHeap* const> heap_of_rank) {
+            FakeFabric fabric(config);
+            return create_fake(fabric, heap_of_rank, options, service);
+          }};
+}
+
+inline std::vector<FakeDevice> fake_devices(size_t count, const FakeDevice& like = {}) {
+  std::vector<FakeDevice> devices(count, like);
+  for (size_t i = 0; i < count; ++i) devices[i].name = "fake" + std::to_string(i);
+  return devices;
+}
+
+inline std::vector<TransportCase> verbs_transports() {
+  const uint64_t seed = base_seed() + 3;
+  const FakeDevice infiniband{.link_layer = verbs::LinkLayer::kInfiniband};
+  const FakeDevice efa{.link_layer = verbs::LinkLayer::kEfa};
+  FakeDevice shallow{.max_depth = 16, .inline_bytes = 0};
+  FakeDevice shallow_efa{.link_layer = verbs::LinkLayer::kEfa, .max_depth = 16};
+  // Small parts, so that the suite's writes are split.
+  const VerbsOptions split{.devices = {"fake0", "fake1"}, .qps_per_peer = 4, .split_bytes = 256};
+  const VerbsOptions two_rails{.devices = {"fake0", "fake1"}, .split_bytes = 1024};
+  constexpr auto kSrd = verbs::Service::kDatagram;
+  return {
+      fake_case("Verbs", 256, {.seed = seed}),
+      fake_case("VerbsInfiniband", 256, {.devices = {infiniband}, .seed = seed}),
+      fake_case("Verbs4QueuePairs2Rails", 256, {.devices = fake_devices(2), .seed = seed}, split),
+      fake_case("VerbsDepth16", 16, {.devices = {shallow}, .seed = seed}),
+      fake_case("Efa", 256, {.devices = {efa}, .seed = seed, .late_immediates = true}, {}, kSrd),
+      fake_case("Efa2Rails", 256,
+                {.devices = fake_devices(2, efa), .seed = seed, .late_immediates = true}, two_rails,
+                kSrd),
+      fake_case("EfaDepth16", 16, {.devices = {shallow_efa}, .seed = seed}, {}, kSrd),
+  };
+}
+
+/// Endpoints of all ranks in this process on real devices, of which `names_of_rank` gives each its.
+inline std::vector<std::unique_ptr<Endpoint>> create_system(
+    std::span<SymmetricHeap* const> heap_of_rank, VerbsOptions options,
+    const std::function<std::vector<std::string>(uint32_t)>& names_of_rank) {
+  const auto num_ranks = static_cast<uint32_t>(heap_of_rank.size());
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (uint32_t rank = 0; rank < num_ranks; ++rank) {
+    options.devices = names_of_rank(rank);
+    endpoints.push_back(
+        value_of(create_verbs(options, *heap_of_rank[rank], rank, num_ranks, 5'000'000'000)));
+  }
+  return endpoints;
+}
+
+/// The verbs of the system, if MKERNEL_TEST_VERBS names two devices that reach each other: "a,b".
+inline std::vector<TransportCase> system_transports() {
+  const char* const names = std::getenv("MKERNEL_TEST_VERBS");
+  if (names == nullptr) return {};
+  const std::string text = names;
+  const std::string a = text.substr(0, text.find(',')), b = text.substr(text.find(',') + 1);
+  const VerbsOptions one{.depth = 16};
+  const VerbsOptions split{.qps_per_peer = 2, .depth = 16, .split_bytes = 256};
+  const auto crossed = [](const std::string& first, const std::string& second) {
+    return [first, second](uint32_t rank) {
+      return rank % 2 == 0 ? std::vector{first, second} : std::vector{second, first};
+    };
+  };
+  const auto taking_turns = [a, b](uint32_t rank) { return std::vector{rank % 2 == 0 ? a : b}; };
+  return {
+      {"SystemVerbs", 16, [=](auto heaps) { return create_system(heaps, one, taking_turns); }},
+      {"SystemVerbs2QueuePairs2Rails", 16,
+       [=](auto heaps) { return create_system(heaps, split, crossed(a, b)); }},
+  };
+}
+
 inline std::vector<TransportCase> all_transports() {
   LoopbackOptions reordered;
   reordered.order = LinkOrder::kReordered;
@@ -86,7 +183,7 @@ inline std::vector<TransportCase> all_transports() {
   staged_shallow.max_in_flight = 16;
   staged_shallow.staging_slots = 1;
   staged_shallow.staging_chunk_bytes = 100;
-  return {
+  std::vector<TransportCase> all = {
       loopback_case("LoopbackInOrder", {}),
       loopback_case("LoopbackReordered", {.link = reordered}),
       loopback_case("LoopbackSlow", {.link = slow}),
@@ -100,6 +197,9 @@ inline std::vector<TransportCase> all_transports() {
       libfabric_case("LibfabricStaged", staged),
       libfabric_case("LibfabricStagedInOneSlot", staged_shallow),
   };
+  std::ranges::move(verbs_transports(), std::back_inserter(all));
+  std::ranges::move(system_transports(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace mkernel::test
