@@ -174,6 +174,8 @@ bool check_all(uint64_t seed) {
   bool good = check_repack();
   good &= check_repeat<GemmConfig<kBf16, kKN, 1>>();
   good &= check_repeat<GemmConfig<kBf16, kNK, 2>>();
+  good &= check_repeat<GemmConfig<kBf16, kKN, 1, 128>>();
+  good &= check_repeat<GemmConfig<kBf16, kNK, 1, 128>>();
   good &= check_config<GemmConfig<kBf16, kKN, 1>>("bf16 kn cluster 1", seed);
   good &= check_config<GemmConfig<kBf16, kNK, 1>>("bf16 nk cluster 1", seed + 1);
   good &= check_config<GemmConfig<kFp16, kKN, 1>>("fp16 kn cluster 1", seed + 2);
@@ -182,6 +184,10 @@ bool check_all(uint64_t seed) {
   good &= check_config<GemmConfig<kBf16, kNK, 2>>("bf16 nk cluster 2", seed + 5);
   good &= check_config<GemmConfig<kFp16, kKN, 2>>("fp16 kn cluster 2", seed + 6);
   good &= check_config<GemmConfig<kFp16, kNK, 2>>("fp16 nk cluster 2", seed + 7);
+  good &= check_config<GemmConfig<kBf16, kKN, 1, 128>>("bf16 kn 128x128", seed + 8);
+  good &= check_config<GemmConfig<kBf16, kNK, 1, 128>>("bf16 nk 128x128", seed + 9);
+  good &= check_config<GemmConfig<kFp16, kKN, 1, 128>>("fp16 kn 128x128", seed + 10);
+  good &= check_config<GemmConfig<kFp16, kNK, 1, 128>>("fp16 nk 128x128", seed + 11);
   return good;
 }
 
