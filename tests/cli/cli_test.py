@@ -21,7 +21,7 @@ except ImportError:
     numpy = None
 
 BINARY = ""
-NUM_CASES = 75
+NUM_CASES = 77
 SIZES = {"--m": "10", "--n": "9", "--k": "16"}
 cases, failures = [], []
 
@@ -78,12 +78,15 @@ def check_refusals():
     for option, text in (("--n", "0"), ("--k", "0"), ("--nodes", "0"), ("--gpus", "x"),
                          ("--iters", "0"), ("--seed", "-1"), ("--timeout-ms", "0"),
                          ("--blocks", "-1"), ("--comm-blocks", "many"), ("--chunk-rows", "1k"),
+                         ("--tile-n", "wide"),
                          ("--dtype", "fp8"), ("--b-layout", "nn"), ("--device", "tpu"),
                          ("--transport", "pigeon"), ("--link-gbs", "-2"), ("--link-us", "nan"),
                          ("--link-order", "random"), ("--link-seed", "1e3"),
                          ("--json", "/nonexistent/x.json"), ("--dump", "/dev/null/x")):
         options = words({**SIZES, "--device": "host", option: text})
         refused(f"{option} '{text}'", [*op, *options], 2, option, text, "allowed")
+    refused("tiles that the machine does not have", [*op, *SMALL, *HOST, "--tile-n", "17"], 2,
+            "tile_n = 17", "32, 16")
     refused("transport not in this build", [*op, *SMALL, *HOST, "--transport", "verbs"], 4,
             "verbs", "not part of this build")
     refused("more memory than there is",
