@@ -173,6 +173,7 @@ void add_operands(CLI::App& app, CaseArguments& c) {
   add_whole(app, "--blocks", c.tuning.blocks, kAny, "blocks per rank, 0: the plan chooses (0)");
   add_whole(app, "--comm-blocks", c.tuning.comm_blocks, kAny, "of these, to move data first (0)");
   add_whole(app, "--chunk-rows", c.tuning.chunk_rows, kAny, "rows per message (0)");
+  add_whole(app, "--tile-n", c.tuning.tile_n, kAny, "columns of an output tile (0)");
   const auto choose_push = [&c](Push push) { c.tuning.push = push; };
   add_choice<Push>(app, "--push", choose_push,
                    {{"auto", Push::kAuto}, {"blocks", Push::kBlocks}, {"engine", Push::kEngine}},

@@ -51,6 +51,7 @@ Json json_of_arguments(const Arguments& a) {
           {"blocks", c.tuning.blocks},
           {"comm_blocks", c.tuning.comm_blocks},
           {"chunk_rows", c.tuning.chunk_rows},
+          {"tile_n", c.tuning.tile_n},
           {"push", name_of(c.tuning.push)},
           {"link_gbs", a.cluster.loopback.link_gbs},
           {"link_us", a.cluster.loopback.link_us},

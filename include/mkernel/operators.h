@@ -40,6 +40,7 @@ struct AllGatherGemmTuning {
   int blocks = 0;       // blocks (SMs) per rank
   int comm_blocks = 0;  // of these, blocks that move data before they compute
   int chunk_rows = 0;   // rows per message, rounded up to whole tiles
+  int tile_n = 0;       // columns of an output tile, one of those that the machine offers
   Push push = Push::kAuto;
 };
 

@@ -1,4 +1,4 @@
-// Writes the 64 x 256 sums of a consumer warpgroup to C: rounded to the element type, staged box
+// Writes the 64 x kTileN sums of a consumer warpgroup to C: rounded to the element type, staged box
 // by box in shared memory, then stored by TMA (box whole or cut only by the edge of C, and C
 // aligned) or by the warp that staged the rows, predicated (any alignment, any cut).
 #pragma once
@@ -13,7 +13,6 @@
 #include "device/ptx/named_barrier.cuh"
 #include "device/ptx/stmatrix.cuh"
 #include "device/ptx/tma.cuh"
-#include "device/ptx/wgmma.cuh"
 #include "mkernel/tensor.h"
 
 namespace mkernel {
@@ -49,7 +48,7 @@ class Epilogue {
         barrier_(consumer == 0 ? ptx::NamedBarrier::kConsumer0 : ptx::NamedBarrier::kConsumer1) {}
 
   __device__ __forceinline__ void store(const GemmArguments& arguments, const EpilogueTarget& to,
-                                        const float (&acc)[ptx::kWgmmaSums]) {
+                                        const float (&acc)[Config::kSums]) {
     // TMA clips at the edge of C only, so rows that end elsewhere are not for it; and it clips a
     // row to whole 16 bytes, so a box cut inside of them is not either: it would write beyond n.
     const bool rows_by_tma =
@@ -66,7 +65,7 @@ class Epilogue {
         if (thread_ == 0) wait_for_buffer(box);
         sync();
       }
-      stage_box(buffer, &acc[box * (ptx::kWgmmaSums / Config::kBoxesC)]);
+      stage_box(buffer, &acc[box * (Config::kSums / Config::kBoxesC)]);
       // Only the last box can differ from the others, so buffers and groups stay in step.
       if (rows_by_tma && (whole_parts || col + kBoxCols <= arguments.n)) {
         ptx::fence_proxy_async_shared();

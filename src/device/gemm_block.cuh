@@ -114,7 +114,7 @@ class GemmBlock {
 
   /// Multiplies and stores the tile last taken. All consumer threads.
   __device__ __forceinline__ void multiply(const TileWork& tile) {
-    float acc[ptx::kWgmmaSums];
+    float acc[Config::kSums];
     main_loop(acc);
     const uint32_t first = cta_ * Config::kTileM + consumer() * Config::kConsumerRows;
     if (first >= tile.rows) return;
@@ -285,7 +285,7 @@ class GemmBlock {
     }
   }
 
-  __device__ __forceinline__ void main_loop(float (&acc)[ptx::kWgmmaSums]) {
+  __device__ __forceinline__ void main_loop(float (&acc)[Config::kSums]) {
     constexpr bool kIsKn = Config::kBLayout == BLayout::kKN;
     constexpr uint32_t kStepK = 16;
     constexpr uint32_t kStepA = kStepK * kElementBytes / 16;  // in descriptor units of 16 bytes
@@ -306,7 +306,7 @@ class GemmBlock {
       ptx::wgmma_fence();
 #pragma unroll
       for (uint32_t i = 0; i < Config::kTileK / kStepK; ++i) {
-        ptx::wgmma_m64n256k16<Config::kType, kIsKn>(
+        ptx::wgmma_m64k16<Config::kType, kIsKn>(
             acc, ptx::wgmma_descriptor(a_low + offset + i * kStepA, kHigh),
             ptx::wgmma_descriptor(b_low + offset + i * kStepB, kHigh), i > 0 || step > 0);
       }

@@ -13,22 +13,24 @@ namespace mkernel {
 /// One H200, 2026-11-29, gemm_core bench, time of cuBLAS over ours below the power limit, lowest
 /// and highest of eight cases: 0.973-0.995 with 1, 0.974-1.004 with 2; at the limit 1 is no slower.
 /// So 1 is the default: its tiles are finer and its CTAs independent.
-template <DType kType_, BLayout kBLayout_, int kCluster_ = 1, int kStages_ = 4>
+/// kTileN_: columns of a tile, 256 or 128. The wide one reads less per product; the narrow one
+/// leaves fewer SMs idle where there are few tiles (schedule/tile_choice.h).
+template <DType kType_, BLayout kBLayout_, int kCluster_ = 1, uint32_t kTileN_ = 256>
 struct GemmConfig {
   static constexpr DType kType = kType_;
   static constexpr BLayout kBLayout = kBLayout_;
   static constexpr int kCluster = kCluster_;
-  static constexpr int kStages = kStages_;
 
   static constexpr uint32_t kTileM = 128;  // of one CTA
-  static constexpr uint32_t kTileN = 256;
+  static constexpr uint32_t kTileN = kTileN_;
   static constexpr uint32_t kTileK = 64;
   static constexpr uint32_t kTileRows = kTileM * kCluster;  // of a TileWork
 
   static constexpr uint32_t kWarpgroupThreads = 128;
-  static constexpr uint32_t kNumConsumers = 2;  // warpgroups, each 64 x 256 of the tile
+  static constexpr uint32_t kNumConsumers = 2;  // warpgroups, each 64 x kTileN of the tile
   static constexpr uint32_t kConsumerRows = kTileM / kNumConsumers;
   static constexpr uint32_t kNumThreads = kWarpgroupThreads * (1 + kNumConsumers);
+  static constexpr int kSums = kConsumerRows * kTileN / kWarpgroupThreads;  // of a thread
   // The feeding thread also runs an operator's schedule and waits: with 40 it spilled.
   static constexpr int kProducerRegisters = 56;
   static constexpr int kConsumerRegisters = 224;
@@ -36,12 +38,14 @@ struct GemmConfig {
   static constexpr uint32_t kStageBytesA = kTileM * kTileK * kElementBytes;
   static constexpr uint32_t kStageBytesB = kTileN * kTileK * kElementBytes;
   static constexpr uint32_t kStageBytes = kStageBytesA + kStageBytesB;
+  /// As many as fit, beside what is staged of C: 4 of a wide tile, 6 of a narrow one.
+  static constexpr int kStages = (192 << 10) / kStageBytes;
   static constexpr uint32_t kBoxBytesB =
       kBoxCols * (kBLayout == BLayout::kKN ? kBoxRowsBkn : kBoxRowsBnk) * kElementBytes;
   static constexpr uint32_t kBoxesB = kStageBytesB / kBoxBytesB;
   static constexpr uint32_t kBoxesBPerCta = kBoxesB / kCluster;
 
-  // Staging of C, in boxes of 64 x 64 per consumer warpgroup: what four stages leave room for.
+  // Staging of C, in boxes of 64 x 64 per consumer warpgroup: what the stages leave room for.
   static constexpr uint32_t kBoxBytesC = kBoxCols * kBoxRowsC * kElementBytes;
   static constexpr uint32_t kBoxesC = kTileN / kBoxCols;
   static constexpr int kStagedBoxesC = 2;

@@ -14,10 +14,21 @@
 namespace mkernel {
 namespace {
 
-KernelInstance instance_of(DType dtype, BLayout layout) {
+/// The instances for one element type and layout, by width of tile.
+using Instances = std::array<KernelInstance, 2>;
+
+Instances instances_of(DType dtype, BLayout layout) {
   const bool kn = layout == BLayout::kKN;
-  if (dtype == DType::kBf16) return kn ? all_gather_gemm_bf16_kn() : all_gather_gemm_bf16_nk();
-  return kn ? all_gather_gemm_fp16_kn() : all_gather_gemm_fp16_nk();
+  if (dtype == DType::kBf16)
+    return kn ? Instances{all_gather_gemm_bf16_kn(), all_gather_gemm_bf16_kn_n128()}
+              : Instances{all_gather_gemm_bf16_nk(), all_gather_gemm_bf16_nk_n128()};
+  return kn ? Instances{all_gather_gemm_fp16_kn(), all_gather_gemm_fp16_kn_n128()}
+            : Instances{all_gather_gemm_fp16_nk(), all_gather_gemm_fp16_nk_n128()};
+}
+
+KernelInstance instance_of(const AllGatherGemmWork& op) {
+  const Instances instances = instances_of(op.dtype, op.b_layout);
+  return instances[op.tiles.tile_n == instances[0].tile_n ? 0 : 1];
 }
 
 /// An operand that TMA can read: the caller's, or a copy that lives for one launch.
@@ -86,19 +97,18 @@ Status launch(const KernelInstance& kernel, uint32_t blocks, cudaStream_t stream
 }  // namespace
 
 KernelShape kernel_shape() {
-  // The same for all instances.
-  const KernelInstance kernel = all_gather_gemm_bf16_kn();
-  return {kernel.tile_m, kernel.tile_n, kernel.cluster};
+  // The same for all types and layouts; the rows and the cluster for all widths too.
+  const auto [wide, narrow] = instances_of(DType::kBf16, BLayout::kKN);
+  return {wide.tile_m, {wide.tile_n, narrow.tile_n}, wide.cluster};
 }
 
 Status load_kernels() {
   for (const DType dtype : {DType::kBf16, DType::kFp16})
-    for (const BLayout layout : {BLayout::kKN, BLayout::kNK}) {
-      const KernelInstance kernel = instance_of(dtype, layout);
-      MK_CUDA_CHECK(cudaFuncSetAttribute(kernel.function,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(kernel.shared_bytes)));
-    }
+    for (const BLayout layout : {BLayout::kKN, BLayout::kNK})
+      for (const KernelInstance& kernel : instances_of(dtype, layout))
+        MK_CUDA_CHECK(cudaFuncSetAttribute(kernel.function,
+                                           cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                           static_cast<int>(kernel.shared_bytes)));
   MK_CUDA_CHECK(load_repack());
   return Status::ok();
 }
@@ -124,7 +134,7 @@ Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> p
   work.a = static_cast<const char*>(a.view().data);
   work.a_pitch = static_cast<uint64_t>(a.view().ld) * kElementBytes;
   void* args[] = {&work, &arguments.value()};
-  const KernelInstance kernel = instance_of(op.dtype, op.b_layout);
+  const KernelInstance kernel = instance_of(op);
   if (pushes.empty()) return launch(kernel, op.num_blocks, stream, args);
   // The kernel first: it has its own rows to start with while the pushes are still being enqueued.
   MK_RETURN_IF_ERROR(resources.engine->fork(stream));

@@ -1,5 +1,6 @@
 // Launches on GPUs. For g++: no CUDA type appears here.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <span>
 
@@ -22,8 +23,8 @@ struct LaunchResources {
 /// The output tiles that the kernels compute, and how their blocks come.
 struct KernelShape {
   uint32_t tile_m;
-  uint32_t tile_n;
-  uint32_t cluster;  // the number of blocks is a multiple of it
+  std::array<uint32_t, 2> tile_n;  // a launch's tiles have one of these
+  uint32_t cluster;                // the number of blocks is a multiple of it
 };
 KernelShape kernel_shape();
 

@@ -38,7 +38,12 @@ Status check_tuning(const AllGatherGemmTuning& t, const MachineShape& machine) {
                   "0 (plan chooses) to " + std::to_string(blocks) + " (blocks)");
   if (t.chunk_rows < 0 || t.chunk_rows > kMaxExtent)
     return refuse("chunk_rows", t.chunk_rows, "0 (plan chooses) to " + std::to_string(kMaxExtent));
-  return Status::ok();
+  std::string widths = "0 (plan chooses)";
+  for (const TileWidth& width : machine.tile_widths) {
+    if (t.tile_n == static_cast<int>(width.cols)) return Status::ok();
+    widths += ", " + std::to_string(width.cols);
+  }
+  return t.tile_n == 0 ? Status::ok() : refuse("tile_n", t.tile_n, widths + " are allowed");
 }
 
 /// Checks one operand against what the plan expects.
@@ -87,6 +92,7 @@ class AllGatherGemm::Impl {
     MK_RETURN_IF_ERROR(choose_push(tuning, machine));
     choose_schedule(tuning, machine);
     choose_blocks(tuning, machine);
+    choose_tiles(tuning, machine);
     MK_RETURN_IF_ERROR(check_sizes());
     return claim_work_space(tuning);
   }
@@ -121,8 +127,8 @@ class AllGatherGemm::Impl {
     std::ostringstream out;
     out << work_.num_blocks << " blocks, " << work_.split.comm_blocks
         << " of them communicate first"
-        << ", tiles " << work_.tiles.tile_m << "x" << work_.tiles.tile_n << " in bands of "
-        << work_.tiles.band << ", chunks of " << work_.tasks.chunks.chunk_rows
+        << ", " << describe_tiles() << " in bands of " << work_.tiles.band << ", chunks of "
+        << work_.tasks.chunks.chunk_rows
         << " rows = " << work_.tasks.chunks.chunk_rows * work_.slot_pitch << " bytes, "
         << (work_.tasks.engine_pushes ? "pushed by copy engines" : "pushed by blocks") << ", "
         << (work_.tasks.stage_own ? "own rows staged" : "own rows in place") << ", work space "
@@ -176,8 +182,8 @@ class AllGatherGemm::Impl {
       return uint64_t{num_slots()} * cluster.world() * ChunkMap{split, chunk_rows}.max_chunks();
     };
     while (tuning.chunk_rows == 0 && chunk_rows < most && flags() > kMaxFlags / 8) chunk_rows *= 2;
-    work_.tiles = {cluster,        split,          rank_->rank(), static_cast<uint32_t>(shape_.n),
-                   machine.tile_m, machine.tile_n, machine.band};
+    work_.tiles = {cluster,        split,        rank_->rank(), static_cast<uint32_t>(shape_.n),
+                   machine.tile_m, /*tile_n=*/1, machine.band};
     // The network reads from work space; so does who asks for the gathered A.
     const bool stage_own = cluster.nodes > 1 || shape_.gather_a;
     work_.tasks = {cluster, {split, chunk_rows}, rank_->rank(), stage_own, uses_engines_};
@@ -190,6 +196,28 @@ class AllGatherGemm::Impl {
     const uint32_t wanted =
         tuning.comm_blocks != 0 ? static_cast<uint32_t>(tuning.comm_blocks) : machine.comm_blocks;
     work_.split.comm_blocks = std::min(wanted, work_.num_blocks);
+  }
+
+  /// Each rank for itself: chunks and flags, which ranks share, do not depend on it.
+  void choose_tiles(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
+    work_.tiles.tile_n = tuning.tile_n != 0 ? static_cast<uint32_t>(tuning.tile_n)
+                                            : choose_tile_n(product(), machine.tile_widths);
+  }
+
+  TiledProduct product() const {
+    const GatherTileOrder& t = work_.tiles;
+    return {t.split, t.cols, t.tile_m, work_.num_blocks};
+  }
+
+  /// The tiles, and what the choice weighed: waves x cost of a step, in steps of the widest.
+  std::string describe_tiles() const {
+    std::ostringstream chosen, other;
+    for (const TileWidth& width : rank_->machine().shape().tile_widths)
+      (width.cols == work_.tiles.tile_n ? chosen : other)
+          << work_.tiles.tile_m << "x" << width.cols << ": "
+          << estimate_tiles(product(), width).waves << " x "
+          << static_cast<double>(width.step_cost) / kStepCost;
+    return "tiles " + chosen.str() + " waves (" + other.str() + ")";
   }
 
   Status check_sizes() const {

@@ -42,12 +42,13 @@ class CudaMachine : public Machine {
 
   MachineShape shape() const override {
     const KernelShape kernel = kernel_shape();
+    const auto [wide, narrow] = kernel.tile_n;
     // Eight SMs fill a direction of NVLink (H200, 2026-11-29: 8 push 350 GB/s of 392).
     return {.max_blocks = on_->blocks_per_rank,
             .blocks = on_->blocks_per_rank,
             .comm_blocks = std::min(8u, std::max(1u, on_->blocks_per_rank / 2)),
             .tile_m = kernel.tile_m,
-            .tile_n = kernel.tile_n,
+            .tile_widths = {{{wide, kStepCost}, {narrow, kHalfWidthStepCost}}},
             .band = kBandRows / kernel.tile_m,
             .chunk_bytes = 256 << 10,
             .copy_engines = engine_ != nullptr};

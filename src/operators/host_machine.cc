@@ -22,13 +22,13 @@ HostStream& stream_of(StreamHandle handle) { return *static_cast<HostStream*>(ha
 class HostMachine : public Machine {
  public:
   // Small tiles and few blocks: a test's matrices have many tiles, and a computer of two cores
-  // carries a cluster of sixteen ranks.
+  // carries a cluster of sixteen ranks. Two widths, so that tests run what chooses between them.
   MachineShape shape() const override {
     return {.max_blocks = 64,
             .blocks = 3,
             .comm_blocks = 1,
             .tile_m = 16,
-            .tile_n = 32,
+            .tile_widths = {{{32, kStepCost}, {16, kHalfWidthStepCost}}},
             .band = 4,
             .chunk_bytes = 16 << 10,
             .copy_engines = true};

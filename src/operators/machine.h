@@ -1,6 +1,7 @@
 // What carries out a rank's launches: the host machine or a GPU. One Machine per rank; several may
 // share a GPU.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,6 +15,7 @@
 #include "memory/device_memory.h"
 #include "protocol/all_gather_gemm.h"
 #include "protocol/engine_push.h"
+#include "schedule/tile_choice.h"
 
 namespace mkernel {
 
@@ -31,8 +33,9 @@ struct MachineShape {
   uint32_t max_blocks;   // blocks that can be resident for this rank
   uint32_t blocks;       // a good number of blocks
   uint32_t comm_blocks;  // of these, a good number to communicate
-  uint32_t tile_m;       // rows and columns of the output tiles of its GEMM
-  uint32_t tile_n;
+  uint32_t tile_m;       // rows of the output tiles of its GEMM
+  /// Their columns, the widest first; the plan chooses.
+  std::array<TileWidth, 2> tile_widths;
   uint32_t band;         // tile rows per band of the tile order
   uint64_t chunk_bytes;  // a good size of one message
   bool copy_engines;     // can push to local peers beside the kernel

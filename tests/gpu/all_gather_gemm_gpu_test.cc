@@ -11,8 +11,12 @@ namespace mkernel::harness {
 namespace {
 
 constexpr int kCasesPerBatch = 30;
-constexpr CaseLimits kLimits{
-    .rows_per_rank = 300, .cols = 600, .depth = 300, .blocks = 8, .copy_engines = false};
+constexpr CaseLimits kLimits{.rows_per_rank = 300,
+                             .cols = 600,
+                             .depth = 300,
+                             .blocks = 8,
+                             .tile_widths = {256, 128},
+                             .copy_engines = false};
 
 class AllGatherGemmGpu : public ::testing::Test {
  protected:
@@ -68,14 +72,25 @@ TEST_F(AllGatherGemmGpu, IsRightForRandomShapesOnOneAndOnTwoRanks) {
   }
 }
 
-TEST_F(AllGatherGemmGpu, IsRightOnOneRankWithAllTypesAndLayouts) {
+TEST_F(AllGatherGemmGpu, IsRightOnOneRankWithAllTypesLayoutsAndTiles) {
   for (const DType dtype : {DType::kBf16, DType::kFp16})
-    for (const BLayout layout : {BLayout::kKN, BLayout::kNK}) {
-      GatherCase c = plain_case(1, 1);
-      c.shape.dtype = dtype;
-      c.shape.b_layout = layout;
-      expect_right(c);
-    }
+    for (const BLayout layout : {BLayout::kKN, BLayout::kNK})
+      for (const int tile_n : {256, 128}) {
+        GatherCase c = plain_case(1, 1);
+        c.shape.dtype = dtype;
+        c.shape.b_layout = layout;
+        c.tuning.tile_n = tile_n;
+        expect_right(c);
+      }
+}
+
+TEST_F(AllGatherGemmGpu, TilesOfAnotherWidthAreRefused) {
+  GatherCase c = plain_case(1, 1);
+  c.cluster.device = DeviceKind::kCuda;
+  c.tuning.tile_n = 64;
+  const Status status = run_case(c);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
+  EXPECT_NE(status.message().find("256, 128"), std::string::npos) << status.to_string();
 }
 
 TEST_F(AllGatherGemmGpu, IsRightOnTwoRanks) {

@@ -160,6 +160,7 @@ bool bench_shape(cublasHandle_t handle, const Shape& s, int pause_us) {
       {"cublas", [&](size_t i) { operands.cublas(handle, i, operands.c_ours); }, {}});
   add_variants<GemmConfig<kType, kLayout, 1>>(variants, operands, "cluster 1", {1024, 2048});
   add_variants<GemmConfig<kType, kLayout, 2>>(variants, operands, "cluster 2", {1024, 2048});
+  add_variants<GemmConfig<kType, kLayout, 1, 128>>(variants, operands, "128x128", {1024, 2048});
   operands.cublas(handle, 0, operands.c_theirs);
   bool good = true;
   for (Variant& variant : variants) {  // every variant must be right, on set 0
@@ -184,8 +185,10 @@ inline bool bench_all() {
   CHECK_CUBLAS(cublasCreate(&handle));
   bool good = true;
   for (const int pause_us : {0, 5000}) {
-    for (const Shape& s : {Shape{8192, 4096, 8192}, Shape{4096, 4096, 4096},
-                           Shape{4096, 2048, 8192}, Shape{16384, 4096, 8192}}) {
+    // The first is one wave of either tile: the cost of a narrow one (schedule/tile_choice.h).
+    for (const Shape& s :
+         {Shape{2048, 1024, 8192}, Shape{8192, 4096, 8192}, Shape{4096, 4096, 4096},
+          Shape{4096, 2048, 8192}, Shape{16384, 4096, 8192}}) {
       good &= bench_shape<BLayout::kKN>(handle, s, pause_us);
       good &= bench_shape<BLayout::kNK>(handle, s, pause_us);
     }

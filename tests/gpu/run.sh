@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # The GPU suite on whatever GPUs this machine has: correctness, sanitizer, benchmarks.
-#   tests/gpu/run.sh [--daily] [--bin DIR] [--out DIR]
-# --daily leaves out the sanitizer and the longer benchmarks (a few minutes). Every step has its own
-# time limit, so that a hang costs seconds; the table of steps comes last.
+#   tests/gpu/run.sh [--daily | --tune] [--bin DIR] [--out DIR]
+# --daily leaves out the sanitizer, the tunings and the longer benchmarks (a few minutes); --tune runs
+# the main loop's benchmark and the tunings alone. Every step has its own time limit, so that a hang
+# costs seconds; the table of steps comes last.
 set -u
 # Never NVLink multicast: a fault in it can take a host's GPUs down.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
-daily=0 bin=build/bin out=build/gpu-results
+daily=0 only_tune=0 bin=build/bin out=build/gpu-results
 while [ $# -gt 0 ]; do
   case $1 in
     --daily) daily=1 ;;
+    --tune) only_tune=1 ;;
     --bin) bin=$2; shift ;;
     --out) out=$2; shift ;;
-    *) echo "usage: $0 [--daily] [--bin DIR] [--out DIR]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--daily | --tune] [--bin DIR] [--out DIR]" >&2; exit 2 ;;
   esac
   shift
 done
@@ -38,12 +40,63 @@ check() {  # check NAME ARGUMENTS...
   shift
   step "check-$name" 60 "$bin/mkernel" check ag-gemm --device cuda --timeout-ms 5000 "$@"
 }
-bench() {  # bench NAME ARGUMENTS...
+bench() {  # bench NAME ARGUMENTS...; $baseline, if not all
   local name=$1
   shift
-  step "bench-$name" 120 "$bin/mkernel" bench ag-gemm --device cuda --baseline all \
-    --json "$out/$name.json" "$@"
+  step "bench-$name" 120 "$bin/mkernel" bench ag-gemm --device cuda \
+    --baseline "${baseline:-all}" --json "$out/$name.json" --plot "$out/$name.svg" "$@"
 }
+finish() {
+  printf '\n%s' "$table"
+  exit $failed
+}
+
+# What plans choose for themselves, each way, where the choice matters: few tiles. 128 rows are the
+# least that a message can have; with k = 8192 they are 2 MiB, and 512 are what engines get.
+tune() {
+  [ ! -x "$bin/gemm_core" ] || step gemm_core-bench 240 "$bin/gemm_core" bench
+  [ "$(nvidia-smi -L | wc -l)" -ge 2 ] || return 0
+  rm -f "$out"/tune-*
+  local baseline=gemm shape m n k tile_n push chunk_rows
+  for shape in 2048x1024x8192 4096x2048x8192; do
+    IFS=x read -r m n k <<<"$shape"
+    for tile_n in 128 256; do
+      for push in blocks engine; do
+        for chunk_rows in 128 256 512; do
+          bench "tune-1x2-$shape-tile$tile_n-$push-chunk$chunk_rows" --gpus 2 --m "$m" --n "$n" \
+            --k "$k" --tile-n "$tile_n" --push "$push" --chunk-rows "$chunk_rows"
+        done
+      done
+    done
+  done
+  table+=$(tuned "$out"/tune-*.json)$'\n'
+}
+
+# tuned FILE...: a line for each result, of a shape the best first.
+tuned() {
+  python3 - "$@" <<'END'
+import json, os, sys
+
+def row(path):
+    with open(path, encoding="utf-8") as file:
+        result = json.load(file)
+    us = {run["name"]: run["median_us"] for run in result["runs"]}
+    args = result["args"]
+    words = [f"{args[key]}" for key in ("m", "n", "k", "tile_n", "push", "chunk_rows")]
+    return args["m"], us["fused"], "".join(f"{w:>8}" for w in words) + "".join(
+        f"{us[name]:9.1f}" for name in ("fused", "gemm"))
+
+print("       m       n       k  tile_n    push   chunk fused us  gemm us")
+written = [path for path in sys.argv[1:] if os.path.isfile(path) and os.path.getsize(path)]
+for _, _, line in sorted(map(row, written)):
+    print(line)
+END
+}
+
+if [ $only_tune = 1 ]; then
+  tune
+  finish
+fi
 
 step info 30 "$bin/mkernel" info
 [ ! -x "$bin/gemm_core" ] || step gemm_core-check 90 "$bin/gemm_core" check
@@ -66,6 +119,7 @@ if [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then
     [ $daily = 1 ] || bench "1x2-$shape-kn-engine" --gpus 2 --m "$m" --n "$n" --k "$k" --push engine
   done
 fi
+[ $daily = 1 ] || tune
 if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
   memcheck() {  # memcheck NAME ARGUMENTS...
     local name=$1
@@ -76,5 +130,4 @@ if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
   memcheck 1x1 --m 333 --n 515 --k 259 --iters 2
   memcheck 1x1-aligned --m 512 --n 512 --k 256 --iters 2 --gather-a
 fi
-printf '\n%s' "$table"
-exit $failed
+finish

@@ -238,9 +238,10 @@ std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
              << (c.shape.dtype == DType::kBf16 ? " bf16" : " fp16")
              << (c.shape.b_layout == BLayout::kKN ? " kn" : " nk") << " pads " << c.pad_a << ","
              << c.pad_b << "," << c.pad_c << " blocks " << c.tuning.blocks << "/"
-             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows << " push "
-             << static_cast<int>(c.tuning.push) << " first epoch " << c.cluster.first_epoch
-             << " link " << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
+             << c.tuning.comm_blocks << " chunk_rows " << c.tuning.chunk_rows << " tile_n "
+             << c.tuning.tile_n << " push " << static_cast<int>(c.tuning.push) << " first epoch "
+             << c.cluster.first_epoch << " link "
+             << (link.order == LinkOrder::kInOrder ? "in-order" : "reordered") << " "
              << link.link_gbs << " GB/s " << link.link_us << " us late " << link.late_us
              << " us seed " << link.seed << " stalled " << link.stalled_ranks.size() << " for "
              << link.stall_us << " us, gather_a " << c.shape.gather_a << ", seed " << c.seed;
@@ -267,6 +268,7 @@ GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   c.tuning.blocks = pick(random, 1, limits.blocks);
   c.tuning.comm_blocks = pick(random, world > 1 ? 1 : 0, c.tuning.blocks);
   c.tuning.chunk_rows = pick(random, 0, 1) ? 0 : pick(random, 1, limits.rows_per_rank);
+  c.tuning.tile_n = pick(random, 0, 2) == 0 ? 0 : limits.tile_widths[pick(random, 0, 1)];
   const bool can_use_engines = c.cluster.nodes == 1 && !c.shape.gather_a && limits.copy_engines;
   c.tuning.push = can_use_engines && pick(random, 0, 1) ? Push::kEngine : Push::kAuto;
   c.pad_a = pick(random, 0, 9);

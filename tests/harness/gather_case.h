@@ -37,6 +37,7 @@ struct CaseLimits {
   int cols = 90;
   int depth = 100;
   int blocks = 4;
+  int tile_widths[2] = {32, 16};
   bool copy_engines = true;
 };
 

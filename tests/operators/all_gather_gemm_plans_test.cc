@@ -44,7 +44,7 @@ TEST(Plans, OfDifferentShapesWorkInTurns) {
   }
 }
 
-/// Every rank has a B of its own: of its own width and layout, and blocks as it likes.
+/// Every rank has a B of its own: of its own width and layout, and blocks and tiles as it likes.
 TEST(Plans, MayDifferBetweenRanksInWhatIsEachRanksOwn) {
   Ranks ranks(cluster_of(2, 2));
   std::vector<RankPlan> plans;
@@ -52,13 +52,36 @@ TEST(Plans, MayDifferBetweenRanksInWhatIsEachRanksOwn) {
     const auto i = static_cast<int>(r);
     const AllGatherGemmShape shape{
         .m = 75, .n = 1 + 30 * i, .k = 19, .b_layout = r % 2 == 0 ? BLayout::kKN : BLayout::kNK};
-    plans.emplace_back(ranks.contexts[r], shape,
-                       AllGatherGemmTuning{.blocks = 1 + i, .comm_blocks = 1, .chunk_rows = 16});
+    plans.emplace_back(
+        ranks.contexts[r], shape,
+        AllGatherGemmTuning{
+            .blocks = 1 + i, .comm_blocks = 1, .chunk_rows = 16, .tile_n = i % 2 == 0 ? 16 : 32});
   }
   for (int launch = 0; launch < 3; ++launch) {
     for (size_t r = 0; r < ranks.size(); ++r) expect_ok(plans[r].run(ranks.streams[r]));
     expect_ok(ranks.synchronize());
     for (RankPlan& plan : plans) plan.verify();
+  }
+}
+
+TEST(Plans, TakeNarrowTilesWhereWideOnesLeaveBlocksIdle) {
+  Ranks ranks(cluster_of(1, 1));
+  struct Choice {
+    AllGatherGemmShape shape;
+    AllGatherGemmTuning tuning;
+    std::string tiles;
+  };
+  // Of three blocks, if not told otherwise.
+  for (const Choice& c :
+       {Choice{shape_of(16, 32, 9), {}, "tiles 16x16: 1 x 0.55 waves (16x32: 1 x 1)"},
+        {shape_of(48, 32, 9), {}, "tiles 16x32: 1 x 1 waves (16x16: 2 x 0.55)"},
+        {shape_of(48, 32, 9), {.blocks = 6}, "tiles 16x16: 1 x 0.55 waves (16x32: 1 x 1)"},
+        {shape_of(48, 32, 9), {.blocks = 6, .tile_n = 32}, "tiles 16x32: 1 x 1 waves"},
+        {shape_of(0, 32, 9), {}, "tiles 16x32: 0 x 1 waves (16x16: 0 x 0.55)"}}) {
+    PlanOnRanks plan(ranks, c.shape, c.tuning);
+    const std::string text = plan[0].plan().describe();
+    EXPECT_NE(text.find(c.tiles), std::string::npos) << "no \"" << c.tiles << "\" in: " << text;
+    plan.expect_right();
   }
 }
 

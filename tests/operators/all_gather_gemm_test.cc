@@ -56,6 +56,9 @@ TEST(AllGatherGemm, TuningOutOfRangeIsRefusedByNameAndValue) {
                    {"comm_blocks = " + std::to_string(bad), "to 2"});
   for (const int bad : {-1, min, max})
     expect_refused(context, shape, {.chunk_rows = bad}, {"chunk_rows = " + std::to_string(bad)});
+  for (const int bad : {-1, 1, 64, min, max})
+    expect_refused(context, shape, {.tile_n = bad},
+                   {"tile_n = " + std::to_string(bad), "0 (plan chooses), 32, 16 are allowed"});
 }
 
 TEST(AllGatherGemm, TheLimitsOfTuningAreAllowed) {
@@ -64,6 +67,7 @@ TEST(AllGatherGemm, TheLimitsOfTuningAreAllowed) {
   PlanOnRanks(ranks, shape, {.blocks = 64, .comm_blocks = 64}).expect_right();
   PlanOnRanks(ranks, shape, {.blocks = 1, .comm_blocks = 1, .chunk_rows = 1}).expect_right();
   PlanOnRanks(ranks, shape, {.chunk_rows = static_cast<int>(kMostRows)}).expect_right();
+  for (const int width : {16, 32}) PlanOnRanks(ranks, shape, {.tile_n = width}).expect_right();
 }
 
 /// A view, and what an error about it has to say.

@@ -13,8 +13,9 @@
 namespace mkernel::test {
 namespace {
 
-/// Of one launch on one rank.
-RankStatistics expected_launch(const Context& context, const AllGatherGemmShape& shape) {
+/// Of one launch on one rank, with tiles of `tile_n` columns.
+RankStatistics expected_launch(const Context& context, const AllGatherGemmShape& shape,
+                               int tile_n) {
   const MachineShape machine = create_host_machines(1)[0]->shape();
   const auto nodes = static_cast<uint64_t>(context.nodes());
   const auto gpus = static_cast<uint64_t>(context.gpus());
@@ -25,8 +26,8 @@ RankStatistics expected_launch(const Context& context, const AllGatherGemmShape&
   RankStatistics s;
   s.launches = 1;
   for (int rank = 0; rank < context.world_size(); ++rank) {
-    s.tiles +=
-        ceil_div<uint64_t>(rows_of(rank), machine.tile_m) * ceil_div<uint64_t>(n, machine.tile_n);
+    s.tiles += ceil_div<uint64_t>(rows_of(rank), machine.tile_m) *
+               ceil_div(n, static_cast<uint64_t>(tile_n));
     // Own rows, and those that come on this rank's rail, go to each of the node's other ranks.
     if (rank % context.gpus() == context.rank() % context.gpus())
       s.local_bytes += (gpus - 1) * rows_of(rank) * k * kElementBytes;
@@ -52,10 +53,11 @@ void expect_equal(const RankStatistics& got, const RankStatistics& want) {
 
 TEST(Statistics, AreExactOnEveryClusterShapeAndTuning) {
   for (const auto& [nodes, gpus] : {std::pair{1, 1}, {1, 4}, {3, 1}, {2, 3}, {3, 2}})
-    for (const AllGatherGemmTuning& tuning : {AllGatherGemmTuning{},
-                                              {.push = Push::kBlocks},
-                                              {.blocks = 1, .comm_blocks = 1, .chunk_rows = 16},
-                                              {.blocks = 5, .comm_blocks = 4, .chunk_rows = 48}}) {
+    for (const AllGatherGemmTuning& tuning :
+         {AllGatherGemmTuning{.tile_n = 32},
+          {.tile_n = 16, .push = Push::kBlocks},
+          {.blocks = 1, .comm_blocks = 1, .chunk_rows = 16, .tile_n = 16},
+          {.blocks = 5, .comm_blocks = 4, .chunk_rows = 48, .tile_n = 32}}) {
       Ranks ranks(cluster_of(nodes, gpus));
       std::vector<RankStatistics> sums(ranks.size());
       for (const AllGatherGemmShape& shape : {AllGatherGemmShape{.m = 131, .n = 33, .k = 9},
@@ -68,7 +70,7 @@ TEST(Statistics, AreExactOnEveryClusterShapeAndTuning) {
           for (size_t r = 0; r < ranks.size(); ++r) {
             SCOPED_TRACE("rank " + std::to_string(r) + " of " + std::to_string(nodes) + "x" +
                          std::to_string(gpus) + ", m " + std::to_string(shape.m));
-            add(sums[r], expected_launch(ranks.contexts[r], shape));
+            add(sums[r], expected_launch(ranks.contexts[r], shape, tuning.tile_n));
             expect_equal(value_of(ranks.contexts[r].statistics()), sums[r]);
           }
         }

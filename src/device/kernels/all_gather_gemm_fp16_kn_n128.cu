@@ -1,0 +1,9 @@
+#include "device/kernels/all_gather_gemm.cuh"
+
+namespace mkernel {
+
+KernelInstance all_gather_gemm_fp16_kn_n128() {
+  return all_gather_gemm_instance<GemmConfig<DType::kFp16, BLayout::kKN, 1, 128>>();
+}
+
+}  // namespace mkernel

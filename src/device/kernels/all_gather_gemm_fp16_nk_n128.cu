@@ -1,0 +1,9 @@
+#include "device/kernels/all_gather_gemm.cuh"
+
+namespace mkernel {
+
+KernelInstance all_gather_gemm_fp16_nk_n128() {
+  return all_gather_gemm_instance<GemmConfig<DType::kFp16, BLayout::kNK, 1, 128>>();
+}
+
+}  // namespace mkernel
