@@ -114,7 +114,10 @@ void Cluster::close() {
   }
   for (RankParts& parts : parts_)
     if (parts.proxy) (void)parts.proxy->stop();
-  for (RankParts& parts : parts_) parts.proxy.reset();
+  for (RankParts& parts : parts_) {
+    parts.endpoint = nullptr;  // for plans that not all ranks asked for: they go after this
+    parts.proxy.reset();
+  }
 }
 
 /// Two kernels of different processes on one GPU take turns, and while one waits for the other
