@@ -17,8 +17,7 @@ class Listener {
   /// address: "host:port" or "[ipv6]:port"; port 0: any free one.
   /// bind:    as RendezvousOptions::bind.
   /// Errors:  invalid_argument if the address is none; unavailable if the port is taken, or the
-  /// host
-  ///          is not one of this machine.
+  ///          host is not one of this machine.
   static Result<std::shared_ptr<Listener>> open(const std::string& address,
                                                 const std::string& bind = "");
   ~Listener();

@@ -22,7 +22,8 @@ class FdMesh {
   /// ascending, and the same list on each of them.
   /// Errors:  the fault of the group; invalid_argument if peers are not as said above, or other
   ///          ranks say otherwise; timeout if ranks do not come, and which; unavailable if a rank
-  ///          cannot open a socket.
+  ///          cannot open a socket. Peers may not fail with it, so they must be told of it
+  ///          (ProcessGroup::report_fault).
   static Result<std::unique_ptr<FdMesh>> connect(ProcessGroup& group, std::vector<uint32_t> peers,
                                                  int64_t timeout_us);
 
@@ -30,11 +31,10 @@ class FdMesh {
 
   /// Collective over the peers: `mine[i]` goes to peers()[i], and what it sends comes back in place
   /// i; -1, or an empty one: none. What is in one's own place is ignored, and comes back empty. The
-  /// caller keeps its own descriptors; the others' are duplicates, not inherited by child
-  /// processes. Errors:  the fault of the group; timeout if peers do not come, and which;
-  /// peer_failed if one is
-  ///          gone; invalid_argument if a descriptor is not open. The mesh is of no use afterwards,
-  ///          and the others must be told (ProcessGroup::report_fault).
+  /// caller keeps its own descriptors; the others' are duplicates, and close on exec.
+  /// Errors:  the fault of the group; timeout if peers do not come, and which; peer_failed if one
+  ///          is gone; invalid_argument if a descriptor is not open. The mesh is of no use
+  ///          afterwards, and the others must be told, as above.
   Result<std::vector<OwnedFd>> exchange(std::span<const int> mine, int64_t timeout_us);
   /// The same descriptor to all.
   Result<std::vector<OwnedFd>> exchange(int mine, int64_t timeout_us);

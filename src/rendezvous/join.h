@@ -23,8 +23,7 @@ struct Joined {
 
 /// Joins over the network, and tries again until the deadline, because rank 0 may come later.
 /// Errors:  timeout if rank 0 or others do not come; invalid_argument, with the hub's reason, if
-/// this
-///          rank is refused.
+///          this rank is refused.
 Result<Joined> join_hub(const RendezvousOptions& options, const Identity& identity,
                         int64_t deadline_us);
 

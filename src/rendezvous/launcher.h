@@ -2,9 +2,8 @@
 // by its environment variables. A pure function of them.
 //
 // Which one counts where several are there, in this order:
-//   torchrun   RANK, WORLD_SIZE, and MASTER_ADDR or TORCHELASTIC_RUN_ID. It may have been started
-//   by
-//              srun or mpirun, once per host: their variables are those of its agent.
+//   torchrun   RANK, WORLD_SIZE, and MASTER_ADDR or TORCHELASTIC_RUN_ID. Its agents may
+//              have been started by srun or mpirun, whose variables are then the agents'.
 //   Open MPI   OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE. In a Slurm allocation, Slurm's variables
 //              are those of mpirun's daemons.
 //   MPICH      PMI_RANK, PMI_SIZE, and MPI_LOCALRANKID or no SLURM_STEP_ID; also Intel MPI.
@@ -42,8 +41,7 @@ struct Launch {
 /// What the environment says; nothing if no launcher is recognised. MKERNEL_ADDRESS, "host" or
 /// "host:port", takes the place of the address that the launcher's variables would give.
 /// Errors:  invalid_argument if a variable is missing, malformed, or contradicts another: which,
-/// its
-///          value, and what is allowed.
+///          its value, and what is allowed.
 Result<std::optional<Launch>> detect_launch(const Environment& environment);
 
 /// The options of a rank: what the user gave, and for the rest what the launcher said. The launcher

@@ -42,6 +42,11 @@ Result<std::vector<std::string>> ProcessGroup::Member::all_gather(const std::str
   std::unique_lock lock(mutex_);
   MK_RETURN_IF_ERROR(status_for_collective());
   if (members_.size() == 1) return std::vector{std::move(mine)};
+  if (is_gathering_) {
+    return Status(Code::kInvalidArgument,
+                  name + "another one is under way in a second thread of this rank");
+  }
+  is_gathering_ = true;
   const uint64_t number = next_number_++;
   answer_.reset();
   to_send_.push_back(std::make_shared<const std::string>(encode_message(
@@ -52,6 +57,7 @@ Result<std::vector<std::string>> ProcessGroup::Member::all_gather(const std::str
   // The hub keeps the time, so that all ranks agree on whether it was enough. That the hub answers
   // at all is the watching thread's care.
   changed_.wait(lock, [this] { return answer_ || !status_for_collective(); });
+  is_gathering_ = false;
   if (!answer_) return status_for_collective();
   const Message answer = std::move(*answer_);
   answer_.reset();

@@ -76,6 +76,7 @@ class ProcessGroup::Member {
   std::vector<Frame> to_send_;
   std::optional<Message> answer_;  // to the collective under way
   uint64_t next_number_ = 0;       // of the next collective
+  bool is_gathering_ = false;
   HubState hub_ = HubState::kServes;
   bool left_ = false;
   Status reported_;  // by this rank

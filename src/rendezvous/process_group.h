@@ -44,11 +44,11 @@ class ProcessGroup {
   /// Every rank's contribution, by rank. Collective: all ranks call it in the same order. `what`
   /// names it, in up to 256 bytes, and must be the same everywhere. `mine`: up to 1 MiB, and up to
   /// 256 MiB over all ranks. The shortest limit of all ranks holds, in microseconds, 1 to 1e12.
+  /// Rank 0 keeps the time; if it stands still, only the silence limit ends the wait.
   /// Errors:  the fault of the group, if there is one, at once; invalid_argument if ranks disagree
-  /// on
-  ///          `what`, or a text is too long; timeout if ranks do not come, and which; peer_failed
-  ///          if one has left. But for the first, it fails on all ranks alike, and the next may
-  ///          succeed.
+  ///          on `what`, a text is too long, or another one is under way; timeout if ranks do not
+  ///          come, and which; peer_failed if one has left. What rank 0 finds wrong fails on all
+  ///          ranks alike, and the next one may succeed.
   Result<std::vector<std::string>> all_gather(const std::string& what, std::string mine,
                                               int64_t timeout_us);
   /// Returns when all ranks have called it. As all_gather, of nothing.

@@ -129,6 +129,7 @@ TEST(FdMesh, FaultOfTheGroupEndsAnExchange) {
   std::vector<std::unique_ptr<FdMesh>> meshes(3);
   in_threads(3, [&](size_t i) {
     meshes[i] = value_of(FdMesh::connect(*groups[i], {0, 1, 2}, kLongUs));
+    (void)groups[i]->barrier("connected", kLongUs);
     if (i == 1) return groups[1]->report_fault({Code::kInternal, "broken"});
     const std::string text = meshes[i]->exchange(-1, kLongUs).status().message();
     EXPECT_NE(text.find("reported: broken"), std::string::npos) << text;

@@ -96,6 +96,21 @@ TEST(ProcessGroup, WhatIsTooLongIsRefusedAndHarmsNobody) {
   expect_gathers(groups, "as if nothing had been");
 }
 
+TEST(ProcessGroup, TwoCollectivesOfARankAtOnceAreRefused) {
+  const Groups groups = join_all(options_of(2));
+  // Whichever comes second; the first waits for rank 1.
+  std::atomic<int> num_refused = 0;
+  in_threads(3, [&](size_t i) {
+    if (i == 2) {
+      while (num_refused == 0) std::this_thread::yield();
+      EXPECT_TRUE(groups[1]->barrier("b", kLongUs));
+    } else if (groups[0]->barrier("b", kLongUs).code() == Code::kInvalidArgument) {
+      ++num_refused;
+    }
+  });
+  EXPECT_EQ(num_refused, 1);
+}
+
 TEST(ProcessGroup, RanksThatDisagreeAreAllTold) {
   const Groups groups = join_all(options_of(3));
   const auto statuses = barriers(groups, [](size_t i) { return i == 1 ? "b" : "a"; });

@@ -30,7 +30,9 @@ class CheckLayers(unittest.TestCase):
         self.assert_caught("src/schedule/a.h", '\n#include "command/b.h"', "a.h:2: schedule may not")
         self.assert_caught("src/proxy/a.cc", '#include "host/b.h"\n', "proxy may not include")
         self.assert_caught("src/host/a.cc", '#include "memory/b.h"\n', "host may not include")
+        self.assert_caught("src/rendezvous/a.cc", '#include "network/b.h"\n', "rendezvous may not")
         self.assert_fine("src/operators/a.cc", '#include "proxy/b.h"\n#include "host/b.h"\n')
+        self.assert_fine("src/operators/a.cc", '#include "rendezvous/b.h"\n')
         self.assert_fine("src/proxy/a.cc", '#include "command/b.h"\n#include "proxy/c.h"\n')
 
     def test_includes_name_their_layer(self):
@@ -43,6 +45,7 @@ class CheckLayers(unittest.TestCase):
         self.assert_caught("include/mkernel/a.h", "#include <cuda_runtime.h>\n", "public may not")
         self.assert_caught("src/host/a.h", "#include <mkernel/context.h>\n", "only operators")
         self.assert_fine("src/host/a.h", "#include <mkernel/status.h>\n")
+        self.assert_fine("src/rendezvous/a.h", "#include <mkernel/rendezvous.h>\n")
         self.assert_fine("src/operators/a.h", "#include <mkernel/context.h>\n")
 
     def test_pure_layers_know_no_cuda(self):
