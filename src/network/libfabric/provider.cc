@@ -40,10 +40,19 @@ std::string base_name(const fi_info& info) {
   return name.substr(0, name.find(';'));
 }
 
-bool is_address(const std::string& text) {
-  std::array<unsigned char, sizeof(in6_addr)> bytes{};
-  return inet_pton(AF_INET, text.c_str(), bytes.data()) == 1 ||
-         inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
+/// Whether a provider's own address is the one that is spelled so.
+bool has_address(const fi_info& info, const std::string& text) {
+  in6_addr wanted{};
+  if (info.src_addr == nullptr) return false;
+  if (info.addr_format == FI_SOCKADDR_IN) {
+    const auto* own = static_cast<const sockaddr_in*>(info.src_addr);
+    return inet_pton(AF_INET, text.c_str(), &wanted) == 1 &&
+           std::memcmp(&wanted, &own->sin_addr, sizeof own->sin_addr) == 0;
+  }
+  if (info.addr_format != FI_SOCKADDR_IN6) return false;
+  const auto* own = static_cast<const sockaddr_in6*>(info.src_addr);
+  return inet_pton(AF_INET6, text.c_str(), &wanted) == 1 &&
+         std::memcmp(&wanted, &own->sin6_addr, sizeof own->sin6_addr) == 0;
 }
 
 class Chooser {
@@ -80,11 +89,8 @@ class Chooser {
     if (!options_.provider.empty()) {
       hints->fabric_attr->prov_name = strdup(options_.provider.c_str());
     }
-    const bool at_address = is_address(options_.interface);
     fi_info* found = nullptr;
-    const int failed =
-        library_.getinfo(kApiVersion, at_address ? options_.interface.c_str() : nullptr, nullptr,
-                         at_address ? uint64_t{FI_SOURCE} : uint64_t{0}, hints.get(), &found);
+    const int failed = library_.getinfo(kApiVersion, nullptr, nullptr, 0, hints.get(), &found);
     return {failed == 0 ? found : nullptr, {&library_}};
   }
 
@@ -92,8 +98,8 @@ class Chooser {
     if (options_.provider.empty() && std::ranges::count(kOnlyIfAsked, base_name(info)) > 0) {
       return false;
     }
-    return options_.interface.empty() || is_address(options_.interface) ||
-           options_.interface == info.domain_attr->name;
+    return options_.interface.empty() || options_.interface == info.domain_attr->name ||
+           has_address(info, options_.interface);
   }
 
   /// Lower is better; among equals libfabric's order holds, which has the fastest first.
