@@ -91,8 +91,9 @@ class Endpoint {
   /// flight until its completion was reported here.
   virtual Result<size_t> poll(std::span<Event> events) = 0;
 
-  /// Why writes failed: the first failure in the network's own words; ok if there was none.
-  virtual Status failure() const { return Status::ok(); }
+  /// What the network said of the last write that failed; empty if it said nothing. Threads: the
+  /// one that polls.
+  virtual std::string last_error() const { return {}; }
 
   /// Waits for, or destroys, all posted writes: afterwards none touches any heap.
   virtual Status close() = 0;

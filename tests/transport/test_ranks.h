@@ -31,7 +31,9 @@ T value_of(Result<T> result) {
 /// Ranks with one region and one flag range each, in one process.
 struct TestRanks {
   TestRanks(uint32_t num_ranks, uint64_t region_bytes, uint32_t num_flags = 64,
-            uint32_t first_epoch = 0) {
+            uint32_t first_epoch = 0,
+            std::unique_ptr<DeviceMemory> device_memory = create_host_memory())
+      : memory(std::move(device_memory)) {
     for (uint32_t rank = 0; rank < num_ranks; ++rank) {
       heaps.push_back(value_of(SymmetricHeap::create(*memory, rank, uint64_t{1} << 30)));
       regions.push_back(value_of(heaps.back()->allocate(region_bytes)));
@@ -44,7 +46,7 @@ struct TestRanks {
   char* data(uint32_t rank) const { return regions[rank]->data; }
   uint32_t* flag(uint32_t rank, uint32_t i) const { return heaps[rank]->flag(i); }
 
-  std::unique_ptr<DeviceMemory> memory = create_host_memory();
+  std::unique_ptr<DeviceMemory> memory;
   std::vector<std::unique_ptr<SymmetricHeap>> heaps;
   std::vector<HeapRegionPtr> regions;
   std::vector<FlagRangePtr> flags;

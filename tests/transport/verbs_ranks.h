@@ -54,7 +54,7 @@ struct VerbsRanks {
     EXPECT_EQ(all.size(), count);
     return all;
   }
-  std::string failure(uint32_t rank) const { return endpoints[rank]->failure().message(); }
+  std::string failure(uint32_t rank) const { return endpoints[rank]->last_error(); }
 
   TestRanks ranks;
   FakeFabric fabric;

@@ -20,11 +20,6 @@ Status VerbsEndpoint::error(Code code, const std::string& message) const {
                     std::to_string(config_.rank) + ": " + message};
 }
 
-Status VerbsEndpoint::failure() const {
-  if (sender_.failure().empty()) return Status::ok();
-  return error(Code::kPeerFailed, sender_.failure());
-}
-
 Status VerbsEndpoint::check_caller() {
   if (is_closed_) return error(Code::kUnavailable, "it is closed");
   if (!caller_.is_first()) return error(Code::kInvalidArgument, "used by a second thread");

@@ -46,7 +46,7 @@ class VerbsEndpoint final : public Endpoint {
   Status post(std::span<const Write> writes) override;
   Result<size_t> poll(std::span<Event> events) override;
   Status close() override;
-  Status failure() const override;
+  std::string last_error() const override { return sender_.failure(); }
 
  private:
   VerbsEndpoint(const EndpointConfig& config, std::shared_ptr<Api> api, std::vector<Rail> rails,
