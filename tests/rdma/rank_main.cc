@@ -198,8 +198,7 @@ class Rank {
     const size_t count = need(endpoint_->poll(events));
     uint32_t chunks = 0;
     for (size_t i = 0; i < count; ++i) {
-      MK_NEED(events[i].kind != Event::Kind::kFailed, "%s",
-              endpoint_->failure().to_string().c_str());
+      MK_NEED(events[i].kind != Event::Kind::kFailed, "%s", endpoint_->last_error().c_str());
       if (events[i].kind == Event::Kind::kArrived) {
         immediates_.push_back(events[i].value);
         continue;
@@ -270,7 +269,7 @@ class Rank {
       while (need(endpoint_->poll(event)) == 0) MK_NEED(Clock::now() < deadline_, "it lives on");
     } while (event[0].kind == Event::Kind::kCompleted);
     MK_NEED(event[0].kind == Event::Kind::kFailed && event[0].id == 77, "another event");
-    std::printf("rdma_rank: %s\n", endpoint_->failure().to_string().c_str());
+    std::printf("rdma_rank: %s\n", endpoint_->last_error().c_str());
     need(endpoint_->close());
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "network/libfabric/libfabric.h"
+#include "network/staged.h"
 #include "transport/fake_verbs.h"
 #include "transport/test_ranks.h"
 
@@ -96,6 +97,30 @@ inline TransportCase fake_case(const std::string& name, uint32_t max_in_flight,
           }};
 }
 
+/// By way of bounce buffers, over a fake fabric.
+inline TransportCase staged_case(const std::string& name, const StagedConfig& staged,
+                                 const FakeConfig& config, verbs::Service service) {
+  return {name, staged.max_in_flight,
+          [staged, config, service](std::span<SymmetricHeap* const> heap_of_rank) {
+            FakeFabric fabric(config);
+            std::vector<std::unique_ptr<Endpoint>> endpoints;
+            for (uint32_t rank = 0; rank < heap_of_rank.size(); ++rank) {
+              StagedConfig own = staged;
+              own.rank = rank;
+              own.num_ranks = static_cast<uint32_t>(heap_of_rank.size());
+              endpoints.push_back(
+                  value_of(create_staged(own, *heap_of_rank[rank], [&](SymmetricHeap& bounce) {
+                    return verbs::create_endpoint(fabric.api(rank), {.service = service,
+                                                                     .heap = &bounce,
+                                                                     .rank = rank,
+                                                                     .num_ranks = own.num_ranks,
+                                                                     .limit_ns = own.limit_ns});
+                  })));
+            }
+            return endpoints;
+          }};
+}
+
 inline std::vector<FakeDevice> fake_devices(size_t count, const FakeDevice& like = {}) {
   std::vector<FakeDevice> devices(count, like);
   for (size_t i = 0; i < count; ++i) devices[i].name = "fake" + std::to_string(i);
@@ -122,6 +147,13 @@ inline std::vector<TransportCase> verbs_transports() {
                 {.devices = fake_devices(2, efa), .seed = seed, .late_immediates = true}, two_rails,
                 kSrd),
       fake_case("EfaDepth16", 16, {.devices = {shallow_efa}, .seed = seed}, {}, kSrd),
+      staged_case("StagedVerbs", {.limit_ns = 1'000'000'000}, {.seed = seed},
+                  verbs::Service::kConnected),
+      staged_case("StagedEfa", {.limit_ns = 1'000'000'000},
+                  {.devices = {efa}, .seed = seed, .late_immediates = true}, kSrd),
+      staged_case("StagedEfaInOneSlot",
+                  {.slots = 1, .piece_bytes = 100, .max_in_flight = 16, .limit_ns = 1'000'000'000},
+                  {.devices = {shallow_efa}, .seed = seed}, kSrd),
   };
 }
 
