@@ -107,7 +107,7 @@ Result<double> time_once(Session& session, const Run& run, int set, StartGate& g
 Status time_all(Session& session, std::vector<Run>& runs) {
   Result<std::unique_ptr<StartGate>> gate = create_gate(session.arguments.cluster.device);
   if (!gate) return gate.status();
-  Progress progress("iteration", kWarmups + session.arguments.iters);
+  Progress progress("iteration", kWarmups + session.arguments.iters, session.arguments.reports());
   for (int64_t i = -kWarmups; i < session.arguments.iters; ++i) {
     const auto set = static_cast<int>(std::max<int64_t>(i, 0) % session.num_sets);
     // Backwards: the fused run comes last, so that its outputs are what the set holds.

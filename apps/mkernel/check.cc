@@ -75,7 +75,7 @@ Result<bool> run_check(const Arguments& arguments) {
 
   Report report;
   {
-    Progress progress("iteration", arguments.iters);
+    Progress progress("iteration", arguments.iters, arguments.reports());
     for (int64_t i = 0; i < arguments.iters; ++i) {
       const Result<WorstError> worst = check_iteration(session, i);
       if (!worst) return worst.status();

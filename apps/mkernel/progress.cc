@@ -6,9 +6,10 @@
 
 namespace mkernel::app {
 
-Progress::Progress(std::string what, int64_t num_steps)
+Progress::Progress(std::string what, int64_t num_steps, bool shows)
     : what_(std::move(what)),
       num_steps_(num_steps),
+      shows_(shows),
       terminal_(isatty(STDERR_FILENO) == 1),
       next_(Clock::now() + std::chrono::seconds(1)) {}
 
@@ -20,7 +21,7 @@ void Progress::advance() {
   const std::lock_guard lock(mutex_);
   ++step_;
   const Clock::time_point now = Clock::now();
-  if (now < next_ || step_ == num_steps_) return;  // the end speaks for itself
+  if (!shows_ || now < next_ || step_ == num_steps_) return;  // the end speaks for itself
   next_ = now + (terminal_ ? std::chrono::milliseconds(100) : std::chrono::milliseconds(5000));
   shown_ = true;
   const int64_t percent = 100 * step_ / num_steps_;

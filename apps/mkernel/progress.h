@@ -11,7 +11,8 @@ namespace mkernel::app {
 /// Threads: any.
 class Progress {
  public:
-  Progress(std::string what, int64_t num_steps);
+  /// `shows`: false in processes that leave the talking to another one.
+  Progress(std::string what, int64_t num_steps, bool shows = true);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -23,6 +24,7 @@ class Progress {
 
   const std::string what_;
   const int64_t num_steps_;
+  const bool shows_;
   const bool terminal_;
   std::mutex mutex_;  // guards what follows
   int64_t step_ = 0;

@@ -14,6 +14,10 @@ class PinnedMemory final : public DeviceMemory {
   Result<void*> allocate(uint64_t bytes) override { return memory_.allocate_pinned(bytes); }
   Result<void*> allocate_pinned(uint64_t bytes) override { return memory_.allocate_pinned(bytes); }
   void release(void* p) override { memory_.release(p); }
+  bool host_accessible() const override { return true; }
+  Result<void*> allocate_shared(uint64_t) override { return not_shared(); }
+  Result<int> export_shared(void*) override { return not_shared(); }
+  Result<void*> import_shared(int, uint64_t) override { return not_shared(); }
   Status upload(void* dst, const void* src, uint64_t bytes) override {
     if (bytes != 0) std::memcpy(dst, src, bytes);
     return Status::ok();
@@ -27,6 +31,8 @@ class PinnedMemory final : public DeviceMemory {
   }
 
  private:
+  static Status not_shared() { return {Code::kInternal, "bounce buffers are not shared"}; }
+
   DeviceMemory& memory_;
 };
 
