@@ -24,6 +24,7 @@ class PretendedMemory final : public DeviceMemory {
   }
   Result<void*> allocate_pinned(uint64_t bytes) override { return allocate(bytes); }
   void release(void*) override { ++released; }
+  bool host_accessible() const override { return false; }
   Result<void*> allocate_shared(uint64_t bytes) override { return allocate(bytes); }
   Result<int> export_shared(void*) override { return Status(Code::kUnsupported, ""); }
   Result<void*> import_shared(int, uint64_t) override { return Status(Code::kUnsupported, ""); }
