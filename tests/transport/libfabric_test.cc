@@ -3,15 +3,21 @@
 // moment.
 #include "network/libfabric/libfabric.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 #include "transport/slow_memory.h"
 #include "transport/transports.h"
+
+/// libfabric 1.17 loses a few hundred bytes when an endpoint goes that has a connection asked for
+/// and not looked at yet, as here where a rank was never polled.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libfabric.so"; }
 
 namespace mkernel::test {
 namespace {
@@ -91,6 +97,19 @@ TEST_F(Libfabric, InterfaceGoesByNameToo) {
   LibfabricOptions options = libfabric_on_loopback();
   options.interface = "lo";
   EXPECT_TRUE(refusal(options));
+}
+
+TEST_F(Libfabric, LoadingLeavesTheHandlersOfSignalsAsTheyAre) {
+  // SetUp() has loaded it. Debian's library brings PSM, which takes over the signals of crashes.
+  for (const int signal : {SIGSEGV, SIGABRT, SIGINT, SIGTERM}) {
+    struct sigaction now {};
+    ASSERT_EQ(sigaction(signal, nullptr, &now), 0);
+    Dl_info info{};
+    const void* const handler = reinterpret_cast<const void*>(now.sa_handler);
+    if (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN || dladdr(handler, &info) == 0)
+      continue;
+    EXPECT_EQ(std::string(info.dli_fname).find("psm"), std::string::npos) << info.dli_fname;
+  }
 }
 
 TEST_F(Libfabric, AnyProviderIsFoundWhereNoneIsNamed) { EXPECT_TRUE(refusal({})); }
@@ -175,6 +194,7 @@ TEST_F(Libfabric, MoreWritesThanTheProviderTakesAreNeitherLostNorRepeated) {
     EXPECT_EQ(++(arrived ? arrivals.at(e.value) : completions.at(e.id)), 1);
     return --missing > 0;
   });
+  EXPECT_GT(endpoints[0]->statistics().retries, 0u);
 }
 
 /// Every rank sends to every other through one slot each, and nobody's copies are quick.

@@ -242,7 +242,7 @@ Status LibfabricEndpoint::close() {
   regions_.forget_all();
   path_->unregister();
   port_->shut();
-  const Status settled = settle();
+  Status settled = settle();
   path_.reset();  // it holds memory of the device, which may go before this object
   return settled;
 }

@@ -44,7 +44,8 @@ class LibfabricEndpoint final : public Endpoint {
   void forget_region(uint64_t address) override { regions_.forget(address); }
   Status post(std::span<const Write> writes) override;
   Result<size_t> poll(std::span<Event> events) override;
-  std::string last_error() const override { return wire_ ? wire_->last_error() : ""; }
+  EndpointStatistics statistics() const override { return {.retries = wire_->num_retries()}; }
+  std::string last_error() const override { return wire_->last_error(); }
   Status close() override;
 
  private:

@@ -2,6 +2,9 @@
 
 #include <dlfcn.h>
 
+#include <array>
+#include <csignal>
+
 namespace mkernel::libfabric {
 namespace {
 
@@ -12,6 +15,30 @@ Status find(void* handle, const char* name, Function*& function) {
   return {Code::kUnsupported, std::string("libfabric: the library has no ") + name};
 }
 
+/// Keeps the handlers of signals as they are while libraries are loaded: some that come with
+/// providers (PSM) install their own, which write files where the process crashes or is
+/// interrupted.
+class SignalHandlers {
+ public:
+  SignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      (void)sigaction(kSignals[i], nullptr, &handlers_[i]);
+    }
+  }
+  ~SignalHandlers() {
+    for (size_t i = 0; i < kSignals.size(); ++i) {
+      (void)sigaction(kSignals[i], &handlers_[i], nullptr);
+    }
+  }
+  SignalHandlers(const SignalHandlers&) = delete;
+  SignalHandlers& operator=(const SignalHandlers&) = delete;
+
+ private:
+  static constexpr std::array kSignals{SIGSEGV, SIGBUS, SIGILL, SIGFPE,  SIGABRT,
+                                       SIGTRAP, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+  std::array<struct sigaction, kSignals.size()> handlers_{};
+};
+
 std::string version_text(uint32_t version) {
   return std::to_string(FI_MAJOR(version)) + "." + std::to_string(FI_MINOR(version));
 }
@@ -19,7 +46,11 @@ std::string version_text(uint32_t version) {
 }  // namespace
 
 Result<Library> load_library(const std::string& file) {
-  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = nullptr;
+  {
+    const SignalHandlers kept;
+    handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  }
   if (handle == nullptr) {
     const char* const why = dlerror();
     return Status(Code::kUnavailable,

@@ -59,7 +59,7 @@ void StagedPath::unregister() {
 }
 
 Result<bool> StagedPath::settled() {
-  const Result<bool> up = landing_->settled();
+  Result<bool> up = landing_->settled();
   if (!up || !up.value()) return up;
   return takeoff_->settled();
 }

@@ -25,6 +25,7 @@ Transfer* Wire::acquire() {
 void Wire::send(Transfer* transfer) {
   Lane& lane = lanes_[transfer->peer];
   if (lane.waiting.empty() && offer(transfer)) return;
+  add_relaxed<Scope::kSys>(&num_retries_, uint64_t{1});
   if (lane.waiting.empty()) {
     lanes_waiting_.push_back(transfer->peer);
     lane.progress_ns = Watchdog::now_ns();

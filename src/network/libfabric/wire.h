@@ -14,6 +14,7 @@
 
 #include <mkernel/status.h>
 
+#include "core/sync.h"
 #include "network/libfabric/port.h"
 
 namespace mkernel::libfabric {
@@ -46,6 +47,8 @@ class Wire {
   void break_lane(uint32_t peer, const std::string& text);
 
   bool idle() const { return num_sent_ == 0 && lanes_waiting_.empty() && failed_.empty(); }
+  /// How many transfers the provider did not take at once. Threads: any.
+  uint64_t num_retries() const { return load_relaxed<Scope::kSys>(&num_retries_); }
   /// What the provider said of the last failure; empty if there was none.
   const std::string& last_error() const { return last_error_; }
 
@@ -67,6 +70,7 @@ class Wire {
   std::vector<Lane> lanes_;              // by peer
   std::vector<uint32_t> lanes_waiting_;  // peers whose lane has waiting transfers
   std::vector<Transfer*> failed_;        // to be reported
+  mutable uint64_t num_retries_ = 0;     // writer: the one thread; readers: any (sys, relaxed)
   uint64_t num_sent_ = 0;                // with the provider
   std::string last_error_;
   std::deque<Transfer> transfers_;
