@@ -17,13 +17,13 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TREE = os.path.join(ROOT, "build", "tsan")
 PROTOCOL = "src/protocol/all_gather_gemm.h"
-LAUNCH = "src/protocol/launch_work.h"  # the steps of all operators
 
 FAULTS = [
     ("a missing wait: a tile is fed before its rows have arrived", PROTOCOL,
-     """  return tile.rows == 0 || op.in_place(tile.slice) ||
-         await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally);
-""", "  (void)tally;\n  return true;\n"),
+     """    if (!op.in_place(tile.slice) &&
+        !await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally))
+      break;
+""", ""),
     ("a missing wait: a chunk is forwarded before it has arrived", PROTOCOL,
      "if (from_slot) ok = await_chunk(op, epoch, t.slice, t.chunk, tally);", "(void)from_slot;"),
     ("a signal before its data", PROTOCOL,
@@ -48,13 +48,13 @@ FAULTS = [
     ("a credit that comes a launch too early", "src/protocol/slot_flags.h",
      "{ return epoch - slots; }", "{ return epoch - slots - 1; }"),
     ("peers left out of a target: local ones, of the wait for a free slot", PROTOCOL,
-     """  return for_each_peer(op, [&](uint32_t peer) {
+     """  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
     return await_flag(""",
-     """  return for_each_peer(op, [&](uint32_t peer) {
-    if (op.cluster.same_node(peer, op.rank)) return true;
+     """  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+    if (op.cluster().same_node(peer, op.rank())) return true;
     return await_flag("""),
-    ("peers left out of a target: rail peers get no credit", LAUNCH,
-     "return op.queue.push({0, 0, 0, value, flag, static_cast<uint16_t>(peer)}, op.dog);",
+    ("peers left out of a target: rail peers get no credit", PROTOCOL,
+     "return op.queue.push({0, 0, 0, epoch, credit, static_cast<uint16_t>(peer)}, op.dog);",
      "return true;"),
     ("a lent slot given back at once: peers overwrite what the caller reads", PROTOCOL,
      "if (!op.lends_slot) give_credit(op, epoch);", "give_credit(op, epoch);"),
@@ -81,7 +81,7 @@ FAULTS = [
       op.flag(t.dst,""",
      """  store_relaxed<Scope::kSys>(
       op.flag(t.dst,"""),
-    ("an acquire made relaxed", LAUNCH,
+    ("an acquire made relaxed", PROTOCOL,
      "const auto seen = [&] { return load_acquire<Scope::kSys>(word); };",
      "const auto seen = [&] { return load_relaxed<Scope::kSys>(word); };"),
 ]
