@@ -254,7 +254,8 @@ GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   const auto& cluster = kClusters[pick(random, 0, std::size(kClusters) - 1)];
   c.cluster.nodes = cluster[0];
   c.cluster.gpus = cluster[1];
-  c.cluster.timeout_us = 60'000'000;
+  c.cluster.timeout_us = 60'000'000 / kLimitScale;
+  c.cluster.contact_timeout_us = c.cluster.timeout_us;
   // Half of the runs cross the wrap of the epoch.
   c.cluster.first_epoch = pick(random, 0, 1) ? 0u - static_cast<uint32_t>(pick(random, 0, 3)) : 0u;
   const int world = c.cluster.nodes * c.cluster.gpus;

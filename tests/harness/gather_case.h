@@ -15,6 +15,14 @@
 
 namespace mkernel::harness {
 
+/// Limits of waits in builds with a sanitizer are five times as long as they are told to be, which
+/// is more than they are slower; and what a planted fault makes hang should not hang for long.
+#if defined(MK_SANITIZER)
+inline constexpr int64_t kLimitScale = 5;
+#else
+inline constexpr int64_t kLimitScale = 1;
+#endif
+
 struct GatherCase {
   ClusterOptions cluster;
   AllGatherGemmShape shape;

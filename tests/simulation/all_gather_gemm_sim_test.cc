@@ -40,6 +40,8 @@ GatherCase plain_case(int nodes, int gpus) {
   GatherCase c;
   c.cluster.nodes = nodes;
   c.cluster.gpus = gpus;
+  c.cluster.timeout_us = 10'000'000 / kLimitScale;
+  c.cluster.contact_timeout_us = c.cluster.timeout_us;
   c.shape.m = 37 * nodes * gpus + 3;
   c.shape.n = 70;
   c.shape.k = 50;
