@@ -38,6 +38,7 @@ struct CaseLimits {
   int depth = 100;
   int blocks = 4;
   bool copy_engines = true;
+  uint64_t tile_workspace = 128 << 10;  // what one tile per rank needs on any cluster, at most
 };
 
 /// A random cluster, shape and network, from one rank to 16.

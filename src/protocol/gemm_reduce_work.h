@@ -1,0 +1,95 @@
+// A launch of GEMM+ReduceScatter or GEMM+AllReduce: what its roles need, and where its tiles go.
+#pragma once
+#include <cstdint>
+
+#include "protocol/launch_work.h"
+#include "protocol/reduce_layout.h"
+#include "protocol/tile_output.h"
+#include "protocol/tile_work.h"
+#include "schedule/reduce_tile_order.h"
+
+namespace mkernel {
+
+struct GemmReduceWork : LaunchWork {
+  ReduceTileOrder tiles;
+  ReduceLayout layout;
+  TileSums sums;
+  uint32_t first_epoch = 0;  // of the plan: what counters start from
+  uint32_t pad_rows = 1;     // a partial sum in work space is padded to multiples of these
+  uint32_t pad_cols = 1;
+
+  // Operands of this launch besides those of every launch.
+  const char* bias = nullptr;      // null: none
+  const char* residual = nullptr;  // null: none
+
+  /// Local peers compute for this rank what it collects: its own slice, and on other nodes those of
+  /// its rail.
+  MK_HD bool collects(uint32_t slice) const { return cluster.gpu_of(slice) == gpu(); }
+  MK_HD uint32_t ring_of(const ReduceTile& tile) const { return tile.round % layout.depth; }
+  /// The value that flags have when the slots of the tile's round were last used and are free.
+  MK_HD uint32_t credit_needed(uint32_t epoch, const ReduceTile& tile) const {
+    return epoch + tile.round - tiles.epochs_since_use(tile.slice, tile.round);
+  }
+  MK_HD uint32_t partial_tile_bytes(const ReduceTile& tile) const {
+    return round_up(tile.rows, pad_rows) * round_up(tile.cols, pad_cols) * sums.partial_element();
+  }
+  MK_HD uint32_t result_tile_bytes(const ReduceTile& tile) const {
+    return tile.rows * sums.result_pitch(tile.cols);
+  }
+  /// The first row of C that the tile computes: of all rows, or of the own ones.
+  MK_HD uint64_t c_row(const ReduceTile& tile) const {
+    return layout.gathers ? tiles.split.slice(tile.slice).begin + tile.row : tile.row;
+  }
+  MK_HD char* c_at(const ReduceTile& tile) const {
+    return c + c_row(tile) * sums.c_pitch + uint64_t{tile.col} * sums.result_element();
+  }
+};
+
+/// The operands of tile number `ticket`.
+MK_HD TileWork reduce_tile_work(const GemmReduceWork& op, uint32_t ticket) {
+  const ReduceTile tile = op.tiles.tile(ticket);
+  const auto row = static_cast<uint32_t>(op.tiles.split.slice(tile.slice).begin) + tile.row;
+  return {kOwnRows, row, 0, tile.rows, tile.col, ticket};
+}
+
+/// What is to be done with its sums.
+MK_HD TileOutput reduce_tile_output(const GemmReduceWork& op, const ReduceTile& tile) {
+  const uint32_t slot = op.tiles.slot_of(tile), gpu = op.gpu(), node = op.node();
+  const uint32_t owner_node = op.cluster.node_of(tile.slice);
+  TileOutput out;
+  out.rows = tile.rows;
+  out.cols = tile.cols;
+  if (!op.collects(tile.slice)) {
+    const uint32_t collector = op.tiles.collector(node, tile.slice);
+    out.kind = TileOutput::Kind::kPartial;
+    out.to = op.slot_at(
+        collector, op.layout.partial_offset(gpu, op.cluster.gpu_of(collector), owner_node, slot));
+    return out;
+  }
+  // Where the first other rank's partial sum lies: number 0 among the others.
+  out.partials = op.own_slots + op.layout.partial_offset(0, gpu == 0 ? 1 : gpu, owner_node, slot);
+  if (owner_node != node) {
+    out.kind = TileOutput::Kind::kNodeSum;
+    out.to = op.own_slots + op.layout.sum_out_offset(owner_node, node, slot);
+    return out;
+  }
+  out.kind = TileOutput::Kind::kResult;
+  out.sums = op.own_slots + op.layout.sum_in_offset(0, node == 0 ? 1 : node, slot);
+  out.c = op.c_at(tile);
+  if (op.bias != nullptr) out.bias = op.bias + uint64_t{tile.col} * kElementBytes;
+  if (op.residual != nullptr)
+    out.residual =
+        op.residual + op.c_row(tile) * op.sums.residual_pitch + uint64_t{tile.col} * kElementBytes;
+  return out;
+}
+
+/// Counts one more tile of a round; true for the last one, which sets the counter back.
+MK_HD bool count_tile(const GemmReduceWork& op, uint32_t counter, const ReduceTile& tile) {
+  uint32_t* word = op.flag(op.rank, counter);
+  const uint32_t count = add_acq_rel<Scope::kGpu>(word, 1u) + 1 - op.first_epoch;
+  if (count != op.tiles.tiles_in_round(tile.slice, tile.round)) return false;
+  store_relaxed<Scope::kGpu>(word, op.first_epoch);
+  return true;
+}
+
+}  // namespace mkernel
