@@ -162,4 +162,16 @@ class GemmReduceScatter : public GemmReduce {
   using GemmReduce::GemmReduce;
 };
 
+/// c = the whole sum, on every rank, the same bits everywhere. shape.output is what finished rows
+/// travel in.
+class GemmAllReduce : public GemmReduce {
+ public:
+  /// As GemmReduceScatter::create.
+  static Result<GemmAllReduce> create(const Context& context, const GemmReduceShape& shape,
+                                      const GemmReduceTuning& tuning = {});
+
+ private:
+  using GemmReduce::GemmReduce;
+};
+
 }  // namespace mkernel

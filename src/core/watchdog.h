@@ -20,6 +20,8 @@ enum class Place : uint32_t {
   kSumSlotFree,     // a rank, for the slot of an earlier round's partial or node's sum to be read
   kPartialArrived,  // a collector, for one tile's partial sum of a rank of its node
   kNodeSumArrived,  // an owner, for one tile's sum of another node
+  kResultArrived,   // a rank, for one finished tile of another's rows
+  kResultSlotFree,  // a sender, for a finished tile of an earlier round to be read
   kQueueSpace,      // a command's producer, for the proxy to complete earlier commands
   kTransport,       // the proxy, for the network (a failed completion, a lost peer)
 };

@@ -1,5 +1,6 @@
 // The host machine's block: two threads that stand for a thread block of a GPU, one that leads and
-// feeds, one that moves and multiplies; and a third one to deliver where an operator asks for it.
+// feeds, one that moves and multiplies; and where an operator asks for it a third one that
+// delivers, and a team of two that spreads results.
 #pragma once
 #include <cstdint>
 #include <semaphore>
@@ -41,6 +42,7 @@ struct HostBlockShared {
   HostPipe<TileWork> tickets;  // the same tiles, for who delivers
   HostPipe<TileOutput> outputs;
   std::binary_semaphore stored{0};
+  HostTeamShared spreaders;
 };
 
 class HostBlock : public HostTeam {
@@ -55,10 +57,17 @@ class HostBlock : public HostTeam {
     else
       multiply();
   }
-  template <class Feed, class Multiply, class Deliver>
-  void split(Feed&& feed, Multiply&& multiply, Deliver&& deliver) {
-    if (!leader()) return multiply();
-    const std::jthread delivering(deliver);
+  template <class Feed, class Multiply, class Deliver, class Spread>
+  void split(Feed&& feed, Multiply&& multiply, Deliver&& deliver, Spread&& spread) {
+    const auto as_spreader = [&](int thread) {
+      HostTeam team(shared_.spreaders, thread);
+      spread(team);
+    };
+    if (!leader()) {
+      const std::jthread spreading(as_spreader, 1);
+      return multiply();
+    }
+    const std::jthread delivering(deliver), spreading(as_spreader, 0);
     feed();
   }
 

@@ -85,6 +85,11 @@ void HostGemm::store(const TileOutput& out, const HostTile& tile_sums) const {
       x = sum_in_order(x, s.nodes, s.node, out.sums, s.sum_stride, i, s);
       x = finished(x, out, row, col, s);
       write_element(out.c + row * s.c_pitch + col * s.result_element(), x, fp32_c, s.dtype);
+      for (uint32_t gpu = 0; out.copies && gpu < s.gpus; ++gpu)
+        if (s.copies_to(gpu))
+          write_element(peer_slots[gpu] + out.result_offset + row * s.result_pitch(out.cols) +
+                            col * s.result_element(),
+                        x, fp32_c, s.dtype);
     }
 }
 

@@ -168,8 +168,14 @@ class GemmReduce::Impl {
     return Status::ok();
   }
 
-  static uint64_t wanted_round(const GemmReduceTuning& tuning, uint64_t tiles) {
-    return tuning.round_tiles != 0 ? static_cast<uint64_t>(tuning.round_tiles) : tiles;
+  /// All tiles in one round, so that no own tile is computed before all that others wait for. Where
+  /// finished tiles travel on, four rounds, to spread that over the launch; but not so short ones
+  /// that blocks wait for each other.
+  uint64_t wanted_round(const GemmReduceTuning& tuning, uint64_t tiles) const {
+    if (tuning.round_tiles != 0) return static_cast<uint64_t>(tuning.round_tiles);
+    if (!work_.spreads()) return tiles;
+    const uint64_t two_waves = ceil_div<uint64_t>(2 * work_.num_blocks, work_.cluster.world());
+    return std::max(ceil_div<uint64_t>(tiles, 4), two_waves);
   }
 
   static Status refuse_tiles(uint64_t tiles) {
@@ -229,6 +235,13 @@ Result<GemmReduceScatter> GemmReduceScatter::create(const Context& context,
   auto impl = std::make_unique<Impl>(context.impl(), shape, false);
   MK_RETURN_IF_ERROR(impl->init(tuning));
   return GemmReduceScatter(std::move(impl));
+}
+
+Result<GemmAllReduce> GemmAllReduce::create(const Context& context, const GemmReduceShape& shape,
+                                            const GemmReduceTuning& tuning) {
+  auto impl = std::make_unique<Impl>(context.impl(), shape, true);
+  MK_RETURN_IF_ERROR(impl->init(tuning));
+  return GemmAllReduce(std::move(impl));
 }
 
 }  // namespace mkernel

@@ -2,7 +2,8 @@
 // waits for which flag. Both machines run this code. Besides what tile_loops.h asks for, a Block
 // provides
 //   bool leader(), void sync()           as in all_gather_gemm.h
-//   void split(feed, multiply, deliver)  runs feed() on the leader, deliver() on one other thread,
+//   void split(feed, multiply, deliver, spread)  runs feed() on the leader, deliver() on one other
+//                                        thread, spread(team) on some more (spread_results.h), and
 //                                        multiply() on the rest
 //   bool next(uint32_t* ticket)          within deliver(): the ticket of the tile that is fed next,
 //                                        in the order of feed(); false after stop()
@@ -12,6 +13,7 @@
 #include <cstdint>
 
 #include "protocol/gemm_reduce_work.h"
+#include "protocol/spread_results.h"
 #include "protocol/tile_loops.h"
 
 namespace mkernel {
@@ -50,7 +52,10 @@ MK_HD bool await_tile(const GemmReduceWork& op, uint32_t epoch, const ReduceTile
       return false;
   }
   if (op.collects(tile.slice) && !await_partials(op, epoch, tile, tally)) return false;
-  return tile.slice != op.rank || await_node_sums(op, epoch, tile, tally);
+  if (tile.slice != op.rank) return true;
+  return await_node_sums(op, epoch, tile, tally) &&
+         (!op.spreads() || (await_local_landings(op, epoch, tile, tally) &&
+                            await_rail_landings(op, epoch, tile, tally)));
 }
 
 /// Tells all that sent something for the tile's round and slice that it was read.
@@ -88,7 +93,10 @@ MK_HD bool announce_tile(const GemmReduceWork& op, uint32_t epoch, const ReduceT
   // anew.
   const uint32_t counter = op.layout.collected(op.cluster.node_of(tile.slice), op.ring_of(tile));
   if (count_tile(op, counter, tile) && !give_credit(op, epoch, tile)) return false;
-  return tile.slice == op.rank || send_node_sum(op, epoch, tile, tally);
+  if (tile.slice != op.rank) return send_node_sum(op, epoch, tile, tally);
+  if (!op.spreads()) return true;
+  tell_local_peers(op, epoch, tile, tally);
+  return send_result(op, epoch, tile, tally);
 }
 
 /// The delivering thread of a block: for every tile that is fed, in turn, waits until its sums may
@@ -124,8 +132,14 @@ MK_HD void gemm_reduce(Block& block, const GemmReduceWork& op) {
     deliver_tiles(block, op, running_epoch(op), tally);
     add_tally(op.state, tally);
   };
+  const auto spread = [&](auto& team) {
+    if (!op.spreads()) return;
+    Tally tally;
+    spread_results(team, op, running_epoch(op), tally);
+    if (team.leader()) add_tally(op.state, tally);
+  };
   block.split(
-      feed, [&] { multiply_tiles(block); }, deliver);
+      feed, [&] { multiply_tiles(block); }, deliver, spread);
   leave_launch(block, op, [&](uint32_t epoch) { end_epoch(op, epoch + op.tiles.epochs()); });
 }
 

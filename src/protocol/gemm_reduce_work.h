@@ -25,6 +25,8 @@ struct GemmReduceWork : LaunchWork {
   /// Local peers compute for this rank what it collects: its own slice, and on other nodes those of
   /// its rail.
   MK_HD bool collects(uint32_t slice) const { return cluster.gpu_of(slice) == gpu(); }
+  /// Finished tiles go to the other ranks.
+  MK_HD bool spreads() const { return layout.gathers && cluster.world() > 1; }
   MK_HD uint32_t ring_of(const ReduceTile& tile) const { return tile.round % layout.depth; }
   /// The value that flags have when the slots of the tile's round were last used and are free.
   MK_HD uint32_t credit_needed(uint32_t epoch, const ReduceTile& tile) const {
@@ -78,8 +80,10 @@ MK_HD TileOutput reduce_tile_output(const GemmReduceWork& op, const ReduceTile& 
   out.c = op.c_at(tile);
   if (op.bias != nullptr) out.bias = op.bias + uint64_t{tile.col} * kElementBytes;
   if (op.residual != nullptr)
-    out.residual =
-        op.residual + op.c_row(tile) * op.sums.residual_pitch + uint64_t{tile.col} * kElementBytes;
+    out.residual = op.residual + uint64_t{tile.row} * op.sums.residual_pitch +
+                   uint64_t{tile.col} * kElementBytes;
+  out.copies = op.spreads();
+  out.result_offset = op.layout.result_offset(tile.slice, slot);
   return out;
 }
 

@@ -32,6 +32,9 @@ struct TileSums {
 
   MK_HD uint32_t partial_element() const { return partials == Partials::kFp32 ? 4 : 2; }
   MK_HD uint32_t result_element() const { return output == Output::kFp32 ? 4 : 2; }
+  /// Whether a copy of a result goes to the work space of a rank of the node. The network sends it
+  /// from the own one.
+  MK_HD bool copies_to(uint32_t other_gpu) const { return other_gpu != gpu || nodes > 1; }
   /// Rows of a result in work space; bulk copies want multiples of 16 bytes.
   MK_HD uint32_t result_pitch(uint32_t cols) const { return (cols * result_element() + 15) & ~15u; }
 };
@@ -46,14 +49,14 @@ struct TileOutput {
   };
   Kind kind = Kind::kNone;
   uint32_t rows = 0, cols = 0;
-  uint32_t copies = 0;             // of the result: to this many ranks of the node besides C
+  bool copies = false;             // the result goes to other ranks too
   const char* partials = nullptr;  // of the node's first rank that is not this one
   const char* sums = nullptr;      // of the first node that is not this one
   char* to = nullptr;
   char* c = nullptr;               // first element in C
   const char* bias = nullptr;      // at the first column; null: none
   const char* residual = nullptr;  // at the first element; null: none
-  uint64_t result_offset = 0;      // of the copies, in the work space of each rank
+  uint64_t result_offset = 0;      // of the copies, in the work space of each rank of the node
 };
 
 /// The position of `other` among all but `self`.

@@ -68,10 +68,13 @@ class Run {
   }
 
   Status create_plan(RankState& r) {
-    auto plan = GemmReduceScatter::create(*r.context, s_, case_.tuning);
-    if (!plan) return plan.status();
-    r.plan = std::make_unique<GemmReduceScatter>(std::move(plan.value()));
-    return Status::ok();
+    const auto keep = [&](auto plan) {
+      using Plan = std::remove_reference_t<decltype(*plan)>;
+      if (plan) r.plan = std::make_unique<Plan>(std::move(plan.value()));
+      return plan.status();
+    };
+    return case_.gathers ? keep(GemmAllReduce::create(*r.context, s_, case_.tuning))
+                         : keep(GemmReduceScatter::create(*r.context, s_, case_.tuning));
   }
 
   /// A buffer that holds `bits`, at an odd place of it.

@@ -1,5 +1,5 @@
-// GEMM+ReduceScatter on virtual clusters of the host machine: the protocol
-// under every kind of network that the loopback can be. Random tests take their seed from
+// GEMM+ReduceScatter and GEMM+AllReduce on virtual clusters of the host machine: the protocol under
+// every kind of network that the loopback can be. Random tests take their seed from
 // --gtest_random_seed and print it.
 #include <gtest/gtest.h>
 
@@ -28,14 +28,14 @@ TEST_P(RandomReductions, ComputeEveryElementRight) {
   const auto seed = static_cast<uint32_t>(::testing::GTEST_FLAG(random_seed) * 1000 + GetParam());
   std::mt19937 random(seed);
   for (int i = 0; i < kCasesPerBatch; ++i) {
-    const ReduceCase c = random_reduce_case(random, false);
+    const ReduceCase c = random_reduce_case(random, GetParam() % 2 != 0);
     const Status status = run_case(c);
     ASSERT_TRUE(status) << status.to_string() << "\n" << c;
     ASSERT_FALSE(HasFailure()) << "batch seed " << seed << " case " << i;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(GemmReduceSim, RandomReductions, ::testing::Range(0, 10));
+INSTANTIATE_TEST_SUITE_P(GemmReduceSim, RandomReductions, ::testing::Range(0, 20));
 
 ReduceCase plain_case(int nodes, int gpus) {
   ReduceCase c;
@@ -48,9 +48,13 @@ ReduceCase plain_case(int nodes, int gpus) {
   return c;
 }
 
-void expect_right(const ReduceCase& c) {
-  const Status status = run_case(c);
-  EXPECT_TRUE(status) << status.to_string() << "\n" << c;
+/// Both operators.
+void expect_right(ReduceCase c) {
+  for (const bool gathers : {false, true}) {
+    c.gathers = gathers;
+    const Status status = run_case(c);
+    EXPECT_TRUE(status) << status.to_string() << "\n" << c;
+  }
 }
 
 TEST(GemmReduceSim, IsRightFarFromAndAcrossTheWrapOfTheEpoch) {
@@ -106,10 +110,10 @@ TEST(GemmReduceSim, AddsRanksThenNodesInOrderOnAnyNetwork) {
 /// launches all come before the next one's, which reads what they sent.
 TEST(GemmReduceSim, RanksThatRunAheadDoNotOverwriteWhatOthersStillRead) {
   constexpr uint64_t kTile = 16 * 32 * 2;
-  for (const auto& [nodes, gpus, slots] : {std::tuple{1, 2, 1}, {3, 1, 4}, {3, 2, 7}}) {
+  for (const auto& [nodes, gpus, tiles] : {std::tuple{1, 2, 3}, {3, 1, 7}, {3, 2, 13}}) {
     ReduceCase c = plain_case(nodes, gpus);
     c.tuning.round_tiles = 1;
-    c.tuning.workspace_bytes = static_cast<uint64_t>(slots) * kTile;
+    c.tuning.workspace_bytes = static_cast<uint64_t>(tiles) * kTile;
     c.iterations = 6;
     c.pause = std::chrono::milliseconds(20);
     expect_right(c);
@@ -137,8 +141,9 @@ TEST(GemmReduceSim, LaunchesMayOvertakeEachOtherOnTheNetwork) {
 
 TEST(GemmReduceSim, FailedWriteEndsInAFaultOnEveryRankAndANewClusterWorks) {
   ReduceCase c = plain_case(3, 2);
-  for (const int64_t after : {0, 5}) {
+  for (const int64_t after : {0, 5, 60}) {
     c.cluster.loopback.fail_after = after;
+    c.gathers = after != 5;
     const Status status = run_case(c);
     EXPECT_EQ(status.code(), Code::kPeerFailed) << status.to_string();
     EXPECT_NE(status.message().find("rank"), std::string::npos) << status.message();
