@@ -13,12 +13,15 @@ namespace mkernel {
 /// One H200, 2026-11-29, gemm_core bench, time of cuBLAS over ours below the power limit, lowest
 /// and highest of eight cases: 0.973-0.995 with 1, 0.974-1.004 with 2; at the limit 1 is no slower.
 /// So 1 is the default: its tiles are finer and its CTAs independent.
-template <DType kType_, BLayout kBLayout_, int kCluster_ = 1, int kStages_ = 4>
+/// kDelivers_: one more thread of the block learns of every tile, by its ticket (GemmBlock::next).
+template <DType kType_, BLayout kBLayout_, int kCluster_ = 1, int kStages_ = 4,
+          bool kDelivers_ = false>
 struct GemmConfig {
   static constexpr DType kType = kType_;
   static constexpr BLayout kBLayout = kBLayout_;
   static constexpr int kCluster = kCluster_;
   static constexpr int kStages = kStages_;
+  static constexpr bool kDelivers = kDelivers_;
 
   static constexpr uint32_t kTileM = 128;  // of one CTA
   static constexpr uint32_t kTileN = 256;
@@ -29,9 +32,10 @@ struct GemmConfig {
   static constexpr uint32_t kNumConsumers = 2;  // warpgroups, each 64 x 256 of the tile
   static constexpr uint32_t kConsumerRows = kTileM / kNumConsumers;
   static constexpr uint32_t kNumThreads = kWarpgroupThreads * (1 + kNumConsumers);
-  // The feeding thread also runs an operator's schedule and waits: with 40 it spilled.
-  static constexpr int kProducerRegisters = 56;
-  static constexpr int kConsumerRegisters = 224;
+  // The feeding thread also runs an operator's schedule and waits: with 40 it spilled. Those who
+  // deliver and spread results do more: with 72 they spilled.
+  static constexpr int kProducerRegisters = kDelivers ? 88 : 56;
+  static constexpr int kConsumerRegisters = kDelivers ? 208 : 224;
 
   static constexpr uint32_t kStageBytesA = kTileM * kTileK * kElementBytes;
   static constexpr uint32_t kStageBytesB = kTileN * kTileK * kElementBytes;

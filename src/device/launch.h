@@ -7,6 +7,7 @@
 
 #include "protocol/all_gather_gemm.h"
 #include "protocol/engine_push.h"
+#include "protocol/gemm_reduce_work.h"
 
 namespace mkernel {
 
@@ -23,7 +24,9 @@ struct LaunchResources {
 struct KernelShape {
   uint32_t tile_m;
   uint32_t tile_n;
-  uint32_t cluster;  // the number of blocks is a multiple of it
+  uint32_t cluster;   // the number of blocks is a multiple of it
+  uint32_t pad_rows;  // partial sums in work space are padded to multiples of these
+  uint32_t pad_cols;
 };
 KernelShape kernel_shape();
 
@@ -37,5 +40,6 @@ Status load_kernels();
 /// Pushes run beside the kernel; the stream waits for both.
 Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
                       const LaunchResources& resources, void* stream);
+Status launch_on_cuda(const GemmReduceWork& op, const LaunchResources& resources, void* stream);
 
 }  // namespace mkernel

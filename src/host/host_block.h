@@ -40,6 +40,7 @@ struct HostBlockShared {
   // From the feeder, who always ends with a tile without rows.
   HostPipe<TileWork> tiles;
   HostPipe<TileWork> tickets;  // the same tiles, for who delivers
+  TileOutput next_output;      // of who delivers
   HostPipe<TileOutput> outputs;
   std::binary_semaphore stored{0};
   HostTeamShared spreaders;
@@ -92,7 +93,8 @@ class HostBlock : public HostTeam {
     *ticket = tile.ticket;
     return tile.rows != 0;
   }
-  void admit(const TileOutput& output) { shared_.outputs.put(output); }
+  TileOutput& output() { return shared_.next_output; }
+  void admit() { shared_.outputs.put(shared_.next_output); }
   void await_stored() { shared_.stored.acquire(); }
 
  private:

@@ -118,8 +118,7 @@ class AllGatherGemm::Impl {
   void choose_schedule(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
     const ClusterShape cluster = rank_->cluster().shape();
     const RowSplit split{static_cast<uint64_t>(shape_.m), cluster.world()};
-    work_.cluster = cluster;
-    work_.rank = rank_->rank();
+    detail::place(work_, *rank_);
     work_.k = static_cast<uint32_t>(shape_.k);
     work_.dtype = shape_.dtype;
     work_.b_layout = shape_.b_layout;

@@ -54,6 +54,13 @@ Status take_operands(LaunchWork& op, const ProductShape& shape, const Matrix& a,
   return Status::ok();
 }
 
+void place(LaunchWork& op, const Rank& rank) {
+  op.cluster = rank.cluster().shape();
+  op.rank = rank.rank();
+  op.node = op.cluster.node_of(op.rank);
+  op.gpu = op.cluster.gpu_of(op.rank);
+}
+
 void attach(LaunchWork& op, Rank& rank, const PlanSpace& space) {
   Cluster& cluster = rank.cluster();
   const PlanRank& mine = space.ranks[rank.rank()];

@@ -36,7 +36,10 @@ struct ProductShape {
 Status take_operands(LaunchWork& op, const ProductShape& shape, const Matrix& a, const Matrix& b,
                      const Matrix& c);
 
-/// Gives a plan's launches their place in the cluster and the work space that `space` has for them.
+/// Gives a plan's launches their place in the cluster.
+void place(LaunchWork& op, const Rank& rank);
+
+/// Gives them the work space that `space` has for them.
 void attach(LaunchWork& op, Rank& rank, const PlanSpace& space);
 
 }  // namespace mkernel::detail

@@ -79,7 +79,7 @@ class GemmReduce::Impl {
     const ReduceTileOrder& t = work_.tiles;
     std::ostringstream out;
     out << work_.num_blocks << " blocks, tiles " << t.tile_m << "x" << t.tile_n << " in bands of "
-        << t.band << ", " << t.rounds_of(0) << " rounds of " << t.round_tiles
+        << t.band << ", " << t.num_rounds << " rounds of " << t.round_tiles
         << " tiles per rank, slots for " << t.depth << " of them, partial sums in "
         << (shape_.partials == Partials::kFp32 ? "fp32" : "16 bits") << ", work space "
         << workspace_bytes() << " bytes";
@@ -89,34 +89,25 @@ class GemmReduce::Impl {
   uint64_t workspace_bytes() const { return work_.layout.bytes(); }
 
  private:
-  int64_t own_rows() const {
-    return static_cast<int64_t>(work_.tiles.split.slice(rank_->rank()).count);
-  }
+  int64_t own_rows() const { return work_.tiles.split.count(rank_->rank()); }
 
   void describe_work(const MachineShape& machine) {
     const ClusterShape cluster = rank_->cluster().shape();
-    const RowSplit split{static_cast<uint64_t>(shape_.m), cluster.world()};
-    work_.cluster = cluster;
-    work_.rank = rank_->rank();
+    const FastRowSplit split(RowSplit{static_cast<uint64_t>(shape_.m), cluster.world()});
+    detail::place(work_, *rank_);
     work_.k = static_cast<uint32_t>(shape_.k);
     work_.dtype = shape_.dtype;
     work_.b_layout = shape_.b_layout;
     work_.pad_rows = machine.pad_rows;
     work_.pad_cols = machine.pad_cols;
-    work_.tiles = {cluster,
-                   split,
-                   rank_->rank(),
-                   static_cast<uint32_t>(shape_.n),
-                   machine.tile_m,
-                   machine.tile_n,
-                   machine.band,
-                   1,
-                   1};
+    work_.tiles = {cluster,        split,          rank_->rank(), static_cast<uint32_t>(shape_.n),
+                   machine.tile_m, machine.tile_n, machine.band};
+    work_.tiles.derive();
     TileSums& sums = work_.sums;
     sums.gpus = cluster.gpus;
-    sums.gpu = work_.gpu();
+    sums.gpu = work_.gpu;
     sums.nodes = cluster.nodes;
-    sums.node = work_.node();
+    sums.node = work_.node;
     sums.partials = shape_.partials;
     sums.dtype = shape_.dtype;
     sums.alpha = shape_.alpha;
@@ -134,13 +125,14 @@ class GemmReduce::Impl {
     ReduceLayout layout = work_.layout;
     layout.slots = slots;
     layout.depth = depth;
+    layout.derive();
     return layout;
   }
 
   /// Slots per slice that the work space may have.
   uint64_t most_slots(uint64_t most_bytes) const {
     const uint64_t bytes = layout_of(1, 1).bytes();
-    const uint64_t flags = layout_of(2, 1).num_flags() - layout_of(1, 1).num_flags();
+    const uint32_t flags = layout_of(2, 1).num_flags() - layout_of(1, 1).num_flags();
     const uint64_t by_bytes = bytes == 0 ? UINT32_MAX : most_bytes / bytes;
     // One plan should not take more than a part of the flags that all plans share.
     const uint64_t by_flags = flags == 0 ? UINT32_MAX : kMaxFlags / 8 / flags;
@@ -149,7 +141,7 @@ class GemmReduce::Impl {
 
   Status choose_rounds(const GemmReduceTuning& tuning) {
     const ReduceTileOrder& t = work_.tiles;
-    const uint64_t tiles = uint64_t{t.row_tiles(0)} * t.col_tiles();
+    const uint64_t tiles = uint64_t{t.row_tiles(0)} * t.col_tiles;
     if (tiles > INT32_MAX) return refuse_tiles(tiles);
     if (tiles == 0) return Status::ok();
     const uint64_t most_bytes =
@@ -165,6 +157,7 @@ class GemmReduce::Impl {
     work_.tiles.round_tiles = static_cast<uint32_t>(round);
     work_.tiles.depth = static_cast<uint32_t>(
         std::min({uint64_t{t.rounds_of(0)}, most / round, uint64_t{kMostDepth}}));
+    work_.tiles.derive();
     return Status::ok();
   }
 
@@ -184,11 +177,11 @@ class GemmReduce::Impl {
 
   Status check_sizes() const {
     const ReduceTileOrder& t = work_.tiles;
-    const uint64_t tickets = uint64_t{t.rounds_of(0)} * t.cluster.world() * t.round_tiles;
+    const uint64_t tickets = uint64_t{t.num_rounds} * t.cluster.world() * t.round_tiles;
     // Every block draws one ticket beyond the end.
     if (tickets > UINT32_MAX - work_.num_blocks) return refuse_tiles(tickets);
-    if (t.cluster.nodes > 1 && t.epochs() > kMostEpochs)
-      return refuse("rounds", t.epochs(),
+    if (t.cluster.nodes > 1 && t.epochs > kMostEpochs)
+      return refuse("rounds", t.epochs,
                     "at most " + std::to_string(kMostEpochs) + ": choose larger workspace_bytes");
     return Status::ok();
   }
@@ -196,18 +189,17 @@ class GemmReduce::Impl {
   Status claim_work_space() {
     const ReduceTileOrder& t = work_.tiles;
     work_.layout = layout_of(t.num_slots(), t.depth);
-    work_.sums.partial_stride = work_.layout.partial_stride();
-    work_.sums.sum_stride = work_.layout.sum_stride();
-    const uint64_t flags = work_.layout.num_flags();
-    if (flags > kMaxFlags)
-      return refuse("flags", static_cast<int64_t>(flags), "at most " + std::to_string(kMaxFlags));
-    auto space =
-        rank_->cluster().join_plan(rank_->rank(), signature_of(shape_, work_.layout.gathers, t),
-                                   work_.layout.bytes(), static_cast<uint32_t>(flags));
+    work_.sums.partial_stride = work_.layout.partial_stride;
+    work_.sums.sum_stride = work_.layout.sum_stride;
+    const uint32_t flags = work_.layout.num_flags();
+    if (flags > kMaxFlags) return refuse("flags", flags, "at most " + std::to_string(kMaxFlags));
+    auto space = rank_->cluster().join_plan(
+        rank_->rank(), signature_of(shape_, work_.layout.gathers, t), work_.layout.bytes(), flags);
     if (!space) return space.status();
     space_ = std::move(space.value());
     detail::attach(work_, *rank_, *space_);
     work_.layout.first = space_->ranks[rank_->rank()].flags->first;
+    work_.layout.derive();
     work_.first_epoch = space_->first_epoch;
     return Status::ok();
   }

@@ -7,7 +7,9 @@
 //                                        multiply() on the rest
 //   bool next(uint32_t* ticket)          within deliver(): the ticket of the tile that is fed next,
 //                                        in the order of feed(); false after stop()
-//   void admit(const TileOutput&)        within deliver(): multiply() may store the tile's sums
+//   TileOutput& output()                 within deliver(): what will be done with the tile's sums,
+//                                        to be filled in before
+//   void admit()                         multiply() may store them
 //   void await_stored()                  within deliver(): until it has
 #pragma once
 #include <cstdint>
@@ -23,7 +25,7 @@ MK_HD bool await_partials(const GemmReduceWork& op, uint32_t epoch, const Reduce
                           Tally& tally) {
   const uint32_t node = op.cluster.node_of(tile.slice), slot = op.tiles.slot_of(tile);
   return for_each_local_peer(op, [&](uint32_t peer) {
-    const uint32_t flag = op.layout.partial(op.cluster.gpu_of(peer), op.gpu(), node, slot);
+    const uint32_t flag = op.layout.partial(op.cluster.gpu_of(peer), op.gpu, node, slot);
     return await_flag(op, flag, epoch + tile.round, {Place::kPartialArrived, peer, tile.slice},
                       tally);
   });
@@ -33,8 +35,7 @@ MK_HD bool await_partials(const GemmReduceWork& op, uint32_t epoch, const Reduce
 MK_HD bool await_node_sums(const GemmReduceWork& op, uint32_t epoch, const ReduceTile& tile,
                            Tally& tally) {
   return for_each_rail_peer(op, [&](uint32_t peer) {
-    const uint32_t flag =
-        op.layout.sum(op.cluster.node_of(peer), op.node(), op.tiles.slot_of(tile));
+    const uint32_t flag = op.layout.sum(op.cluster.node_of(peer), op.node, op.tiles.slot_of(tile));
     return await_flag(op, flag, epoch + tile.round, {Place::kNodeSumArrived, peer, tile.slice},
                       tally);
   });
@@ -45,7 +46,7 @@ MK_HD bool await_tile(const GemmReduceWork& op, uint32_t epoch, const ReduceTile
                       Tally& tally) {
   if (tile.slice != op.rank) {
     const uint32_t reader =
-        op.collects(tile.slice) ? tile.slice : op.tiles.collector(op.node(), tile.slice);
+        op.collects(tile.slice) ? tile.slice : op.tiles.collector(op.node, tile.slice);
     const WaitSite site{Place::kSumSlotFree, reader, tile.slice};
     if (!await_flag(op, op.layout.credit(tile.slice, op.ring_of(tile)),
                     op.credit_needed(epoch, tile), site, tally))
@@ -68,7 +69,7 @@ MK_HD bool give_credit(const GemmReduceWork& op, uint32_t epoch, const ReduceTil
 /// Sends the node's sum of a tile to its owner.
 MK_HD bool send_node_sum(const GemmReduceWork& op, uint32_t epoch, const ReduceTile& tile,
                          Tally& tally) {
-  const uint32_t node = op.node(), owner_node = op.cluster.node_of(tile.slice);
+  const uint32_t node = op.node, owner_node = op.cluster.node_of(tile.slice);
   const uint32_t slot = op.tiles.slot_of(tile), bytes = op.partial_tile_bytes(tile);
   tally.network_bytes += bytes;
   return op.queue.push({op.network_address + op.layout.sum_out_offset(owner_node, node, slot),
@@ -82,8 +83,8 @@ MK_HD bool send_node_sum(const GemmReduceWork& op, uint32_t epoch, const ReduceT
 MK_HD bool announce_tile(const GemmReduceWork& op, uint32_t epoch, const ReduceTile& tile,
                          Tally& tally) {
   if (!op.collects(tile.slice)) {
-    const uint32_t collector = op.tiles.collector(op.node(), tile.slice);
-    const uint32_t flag = op.layout.partial(op.gpu(), op.cluster.gpu_of(collector),
+    const uint32_t collector = op.tiles.collector(op.node, tile.slice);
+    const uint32_t flag = op.layout.partial(op.gpu, op.cluster.gpu_of(collector),
                                             op.cluster.node_of(tile.slice), op.tiles.slot_of(tile));
     tally.local_bytes += op.partial_tile_bytes(tile);
     store_release<Scope::kSys>(op.flag(collector, flag), epoch + tile.round);
@@ -103,14 +104,21 @@ MK_HD bool announce_tile(const GemmReduceWork& op, uint32_t epoch, const ReduceT
 /// be stored, and tells whom it concerns that they are. Once a wait was in vain, tiles are dropped:
 /// their operands are loaded, so they have to pass.
 template <class Block>
-MK_HD void deliver_tiles(Block& block, const GemmReduceWork& op, uint32_t epoch, Tally& tally) {
-  bool ok = true;
+MK_HD void deliver_tiles(Block& block, const GemmReduceWork& op) {
   for (uint32_t ticket; block.next(&ticket);) {
     const ReduceTile tile = op.tiles.tile(ticket);
-    ok = ok && await_tile(op, epoch, tile, tally);
-    block.admit(ok ? reduce_tile_output(op, tile) : TileOutput{});
+    // What is counted, and the epoch, are not kept for longer than a step: they cost registers.
+    Tally waits;
+    bool ok = !broken(op) && await_tile(op, running_epoch(op), tile, waits);
+    add_tally(op.state, waits);
+    TileOutput& out = block.output();
+    out.kind = TileOutput::Kind::kNone;
+    if (ok) describe_output(op, tile, out);
+    block.admit();
     block.await_stored();
-    ok = ok && announce_tile(op, epoch, tile, tally);
+    Tally bytes;
+    ok = ok && announce_tile(op, running_epoch(op), tile, bytes);
+    add_tally(op.state, bytes);
     if (!ok) mark_broken(op);
   }
 }
@@ -127,20 +135,13 @@ MK_HD void gemm_reduce(Block& block, const GemmReduceWork& op) {
     feed_tiles(block, op.state, op.tiles.size(), prepare, tally);
     add_tally(op.state, tally);
   };
-  const auto deliver = [&] {
-    Tally tally;
-    deliver_tiles(block, op, running_epoch(op), tally);
-    add_tally(op.state, tally);
-  };
+  const auto deliver = [&] { deliver_tiles(block, op); };
   const auto spread = [&](auto& team) {
-    if (!op.spreads()) return;
-    Tally tally;
-    spread_results(team, op, running_epoch(op), tally);
-    if (team.leader()) add_tally(op.state, tally);
+    if (op.spreads()) spread_results(team, op, running_epoch(op));
   };
   block.split(
       feed, [&] { multiply_tiles(block); }, deliver, spread);
-  leave_launch(block, op, [&](uint32_t epoch) { end_epoch(op, epoch + op.tiles.epochs()); });
+  leave_launch(block, op, [&](uint32_t epoch) { end_epoch(op, epoch + op.tiles.epochs); });
 }
 
 }  // namespace mkernel

@@ -24,7 +24,7 @@ struct GemmReduceWork : LaunchWork {
 
   /// Local peers compute for this rank what it collects: its own slice, and on other nodes those of
   /// its rail.
-  MK_HD bool collects(uint32_t slice) const { return cluster.gpu_of(slice) == gpu(); }
+  MK_HD bool collects(uint32_t slice) const { return cluster.gpu_of(slice) == gpu; }
   /// Finished tiles go to the other ranks.
   MK_HD bool spreads() const { return layout.gathers && cluster.world() > 1; }
   MK_HD uint32_t ring_of(const ReduceTile& tile) const { return tile.round % layout.depth; }
@@ -40,7 +40,7 @@ struct GemmReduceWork : LaunchWork {
   }
   /// The first row of C that the tile computes: of all rows, or of the own ones.
   MK_HD uint64_t c_row(const ReduceTile& tile) const {
-    return layout.gathers ? tiles.split.slice(tile.slice).begin + tile.row : tile.row;
+    return layout.gathers ? tiles.split.begin(tile.slice) + tile.row : tile.row;
   }
   MK_HD char* c_at(const ReduceTile& tile) const {
     return c + c_row(tile) * sums.c_pitch + uint64_t{tile.col} * sums.result_element();
@@ -50,15 +50,15 @@ struct GemmReduceWork : LaunchWork {
 /// The operands of tile number `ticket`.
 MK_HD TileWork reduce_tile_work(const GemmReduceWork& op, uint32_t ticket) {
   const ReduceTile tile = op.tiles.tile(ticket);
-  const auto row = static_cast<uint32_t>(op.tiles.split.slice(tile.slice).begin) + tile.row;
+  const uint32_t row = op.tiles.split.begin(tile.slice) + tile.row;
   return {kOwnRows, row, 0, tile.rows, tile.col, ticket};
 }
 
-/// What is to be done with its sums.
-MK_HD TileOutput reduce_tile_output(const GemmReduceWork& op, const ReduceTile& tile) {
-  const uint32_t slot = op.tiles.slot_of(tile), gpu = op.gpu(), node = op.node();
+/// Writes down what is to be done with a tile's sums. Into `out` field by field, since a GPU has it
+/// in shared memory, and few registers for who writes it.
+MK_HD void describe_output(const GemmReduceWork& op, const ReduceTile& tile, TileOutput& out) {
+  const uint32_t slot = op.tiles.slot_of(tile), gpu = op.gpu, node = op.node;
   const uint32_t owner_node = op.cluster.node_of(tile.slice);
-  TileOutput out;
   out.rows = tile.rows;
   out.cols = tile.cols;
   if (!op.collects(tile.slice)) {
@@ -66,25 +66,25 @@ MK_HD TileOutput reduce_tile_output(const GemmReduceWork& op, const ReduceTile& 
     out.kind = TileOutput::Kind::kPartial;
     out.to = op.slot_at(
         collector, op.layout.partial_offset(gpu, op.cluster.gpu_of(collector), owner_node, slot));
-    return out;
+    return;
   }
   // Where the first other rank's partial sum lies: number 0 among the others.
   out.partials = op.own_slots + op.layout.partial_offset(0, gpu == 0 ? 1 : gpu, owner_node, slot);
   if (owner_node != node) {
     out.kind = TileOutput::Kind::kNodeSum;
     out.to = op.own_slots + op.layout.sum_out_offset(owner_node, node, slot);
-    return out;
+    return;
   }
   out.kind = TileOutput::Kind::kResult;
   out.sums = op.own_slots + op.layout.sum_in_offset(0, node == 0 ? 1 : node, slot);
   out.c = op.c_at(tile);
-  if (op.bias != nullptr) out.bias = op.bias + uint64_t{tile.col} * kElementBytes;
-  if (op.residual != nullptr)
-    out.residual = op.residual + uint64_t{tile.row} * op.sums.residual_pitch +
-                   uint64_t{tile.col} * kElementBytes;
+  const uint64_t col_bytes = uint64_t{tile.col} * kElementBytes;
+  out.bias = op.bias == nullptr ? nullptr : op.bias + col_bytes;
+  out.residual = op.residual == nullptr
+                     ? nullptr
+                     : op.residual + uint64_t{tile.row} * op.sums.residual_pitch + col_bytes;
   out.copies = op.spreads();
   out.result_offset = op.layout.result_offset(tile.slice, slot);
-  return out;
 }
 
 /// Counts one more tile of a round; true for the last one, which sets the counter back.

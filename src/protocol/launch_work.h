@@ -17,6 +17,8 @@ namespace mkernel {
 struct LaunchWork {
   ClusterShape cluster;
   uint32_t rank = 0;
+  uint32_t node = 0;  // of the rank, and its place there
+  uint32_t gpu = 0;
   uint32_t num_blocks = 0;
 
   // Work space.
@@ -40,8 +42,6 @@ struct LaunchWork {
   DType dtype = DType::kBf16;
   BLayout b_layout = BLayout::kKN;
 
-  MK_HD uint32_t node() const { return cluster.node_of(rank); }
-  MK_HD uint32_t gpu() const { return cluster.gpu_of(rank); }
   /// A byte of the work space of a rank of this node.
   MK_HD char* slot_at(uint32_t local_rank, uint64_t offset) const {
     return peer_slots[cluster.gpu_of(local_rank)] + offset;

@@ -41,80 +41,79 @@ struct ReduceLayout {
   uint64_t result_bytes = 0;
   uint32_t first = 0;  // first flag of the plan
 
-  // Flags.
+  // What follows from the above: set by derive(), since working it out costs a device registers.
+  // Where each kind of flag begins, and where the last one ends.
+  uint32_t sums_at = 0, credits_at = 0, collected_at = 0, results_at = 0, landed_at = 0,
+           landed_rail_at = 0, landings_at = 0, end = 0;
+  // Bytes between the partial sums of two ranks and of two nodes, and where others begin.
+  uint64_t partial_stride = 0, sum_stride = 0, sums_in_at = 0, sums_out_at = 0,
+           results_bytes_at = 0;
+
+  /// To be called once all fields above are set. Work space lies in the order: partial sums that
+  /// come, sums of nodes that come, sums of the node that go, finished tiles.
+  constexpr void derive() {
+    const uint32_t gpus = cluster.gpus - 1, nodes = cluster.nodes - 1, world = cluster.world();
+    const uint32_t results = gathers && world > 1 ? world : 0;
+    sums_at = first + gpus * cluster.nodes * slots;
+    credits_at = sums_at + nodes * slots;
+    collected_at = credits_at + world * depth;
+    results_at = collected_at + cluster.nodes * depth;
+    landed_at = results_at + results * slots;
+    landed_rail_at = landed_at + (results == 0 ? 0 : gpus * cluster.nodes * depth);
+    landings_at = landed_rail_at + (results == 0 ? 0 : nodes * depth);
+    end = landings_at + results * depth;
+    sum_stride = slots * partial_bytes;
+    partial_stride = cluster.nodes * sum_stride;
+    sums_in_at = gpus * partial_stride;
+    sums_out_at = sums_in_at + nodes * sum_stride;
+    results_bytes_at = sums_out_at + nodes * sum_stride;
+  }
+  constexpr uint32_t num_flags() const { return end - first; }
+  constexpr uint64_t bytes() const {
+    const bool results = gathers && cluster.world() > 1;
+    return result_offset(results ? cluster.world() : 0, 0);
+  }
+
+  // Flags. `self` is who has them.
   MK_HD constexpr uint32_t partial(uint32_t gpu, uint32_t self, uint32_t node,
                                    uint32_t slot) const {
     return first + (among_others(gpu, self) * cluster.nodes + node) * slots + slot;
   }
   MK_HD constexpr uint32_t sum(uint32_t node, uint32_t self, uint32_t slot) const {
-    return partial_end() + among_others(node, self) * slots + slot;
+    return sums_at + among_others(node, self) * slots + slot;
   }
   MK_HD constexpr uint32_t credit(uint32_t slice, uint32_t ring) const {
-    return sum_end() + slice * depth + ring;
+    return credits_at + slice * depth + ring;
   }
   MK_HD constexpr uint32_t collected(uint32_t node, uint32_t ring) const {
-    return credit_end() + node * depth + ring;
+    return collected_at + node * depth + ring;
   }
   MK_HD constexpr uint32_t result(uint32_t slice, uint32_t slot) const {
-    return collected_end() + slice * slots + slot;
+    return results_at + slice * slots + slot;
   }
   MK_HD constexpr uint32_t landed(uint32_t gpu, uint32_t self, uint32_t node, uint32_t ring) const {
-    return result_end() + (among_others(gpu, self) * cluster.nodes + node) * depth + ring;
+    return landed_at + (among_others(gpu, self) * cluster.nodes + node) * depth + ring;
   }
   MK_HD constexpr uint32_t landed_rail(uint32_t node, uint32_t self, uint32_t ring) const {
-    return landed_end() + among_others(node, self) * depth + ring;
+    return landed_rail_at + among_others(node, self) * depth + ring;
   }
   MK_HD constexpr uint32_t landings(uint32_t slice, uint32_t ring) const {
-    return landed_rail_end() + slice * depth + ring;
-  }
-  MK_HD constexpr uint64_t num_flags() const {
-    const uint64_t per_slot =
-        uint64_t{others(cluster.gpus)} * cluster.nodes + others(cluster.nodes) + results();
-    const uint64_t per_ring =
-        uint64_t{cluster.world()} + cluster.nodes + 2 * uint64_t{results()} + others(cluster.nodes);
-    return per_slot * slots + per_ring * depth;
+    return landings_at + slice * depth + ring;
   }
 
-  // Bytes of work space, in the order: partial sums that come, sums of nodes that come, sums of
-  // the node that go, finished tiles.
-  MK_HD constexpr uint64_t partial_stride() const {
-    return uint64_t{cluster.nodes} * slots * partial_bytes;
-  }
-  MK_HD constexpr uint64_t sum_stride() const { return slots * partial_bytes; }
+  // Bytes from the beginning of the work space.
   MK_HD constexpr uint64_t partial_offset(uint32_t gpu, uint32_t self, uint32_t node,
                                           uint32_t slot) const {
-    return among_others(gpu, self) * partial_stride() + node * sum_stride() + slot * partial_bytes;
+    return among_others(gpu, self) * partial_stride + node * sum_stride + slot * partial_bytes;
   }
   MK_HD constexpr uint64_t sum_in_offset(uint32_t node, uint32_t self, uint32_t slot) const {
-    return others(cluster.gpus) * partial_stride() + among_others(node, self) * sum_stride() +
-           slot * partial_bytes;
+    return sums_in_at + among_others(node, self) * sum_stride + slot * partial_bytes;
   }
   MK_HD constexpr uint64_t sum_out_offset(uint32_t node, uint32_t self, uint32_t slot) const {
-    return sum_in_offset(node, self, slot) + others(cluster.nodes) * sum_stride();
+    return sums_out_at + among_others(node, self) * sum_stride + slot * partial_bytes;
   }
   MK_HD constexpr uint64_t result_offset(uint32_t slice, uint32_t slot) const {
-    return others(cluster.gpus) * partial_stride() + 2 * others(cluster.nodes) * sum_stride() +
-           (uint64_t{slice} * slots + slot) * result_bytes;
-  }
-  MK_HD constexpr uint64_t bytes() const { return result_offset(results(), 0); }
-
- private:
-  MK_HD static constexpr uint32_t others(uint32_t count) { return count - 1; }
-  MK_HD constexpr uint32_t results() const {
-    return gathers && cluster.world() > 1 ? cluster.world() : 0;
-  }
-  MK_HD constexpr uint32_t partial_end() const {
-    return first + others(cluster.gpus) * cluster.nodes * slots;
-  }
-  MK_HD constexpr uint32_t sum_end() const { return partial_end() + others(cluster.nodes) * slots; }
-  MK_HD constexpr uint32_t credit_end() const { return sum_end() + cluster.world() * depth; }
-  MK_HD constexpr uint32_t collected_end() const { return credit_end() + cluster.nodes * depth; }
-  MK_HD constexpr uint32_t result_end() const { return collected_end() + results() * slots; }
-  MK_HD constexpr uint32_t landed_end() const {
-    return result_end() + (gathers ? others(cluster.gpus) * cluster.nodes * depth : 0);
-  }
-  MK_HD constexpr uint32_t landed_rail_end() const {
-    return landed_end() + (gathers ? others(cluster.nodes) * depth : 0);
+    return results_bytes_at + (uint64_t{slice} * slots + slot) * result_bytes;
   }
 };
 

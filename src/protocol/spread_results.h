@@ -21,7 +21,7 @@ MK_HD ReduceTile spread_tile(const GemmReduceWork& op, uint32_t i) {
   return op.tiles.tile_of(slice, in_rounds / others, i % round_tiles);
 }
 MK_HD uint32_t num_spread_tiles(const GemmReduceWork& op) {
-  return op.tiles.rounds_of(0) * (op.cluster.world() - 1) * op.tiles.round_tiles;
+  return op.tiles.num_rounds * (op.cluster.world() - 1) * op.tiles.round_tiles;
 }
 
 /// True if this rank forwards a slice inside its node: it gets it by network.
@@ -33,7 +33,7 @@ MK_HD bool forwards(const GemmReduceWork& op, uint32_t slice) {
 MK_HD bool await_local_landings(const GemmReduceWork& op, uint32_t epoch, const ReduceTile& tile,
                                 Tally& tally) {
   return for_each_local_peer(op, [&](uint32_t peer) {
-    const uint32_t flag = op.layout.landed(op.cluster.gpu_of(peer), op.gpu(),
+    const uint32_t flag = op.layout.landed(op.cluster.gpu_of(peer), op.gpu,
                                            op.cluster.node_of(tile.slice), op.ring_of(tile));
     return await_flag(op, flag, op.credit_needed(epoch, tile),
                       {Place::kResultSlotFree, peer, tile.slice}, tally);
@@ -44,7 +44,7 @@ MK_HD bool await_rail_landings(const GemmReduceWork& op, uint32_t epoch, const R
                                Tally& tally) {
   return for_each_rail_peer(op, [&](uint32_t peer) {
     const uint32_t flag =
-        op.layout.landed_rail(op.cluster.node_of(peer), op.node(), op.ring_of(tile));
+        op.layout.landed_rail(op.cluster.node_of(peer), op.node, op.ring_of(tile));
     return await_flag(op, flag, op.credit_needed(epoch, tile),
                       {Place::kResultSlotFree, peer, tile.slice}, tally);
   });
@@ -78,7 +78,7 @@ MK_HD bool send_result(const GemmReduceWork& op, uint32_t epoch, const ReduceTil
 MK_HD bool await_result(const GemmReduceWork& op, uint32_t epoch, const ReduceTile& tile,
                         Tally& tally) {
   const bool from_owner = forwards(op, tile.slice);
-  const uint32_t sender = from_owner ? tile.slice : op.tiles.collector(op.node(), tile.slice);
+  const uint32_t sender = from_owner ? tile.slice : op.tiles.collector(op.node, tile.slice);
   return await_flag(op, op.layout.result(tile.slice, op.tiles.slot_of(tile)), epoch + tile.round,
                     {Place::kResultArrived, sender, tile.slice}, tally) &&
          (!from_owner || await_local_landings(op, epoch, tile, tally));
@@ -104,21 +104,22 @@ MK_HD bool give_landing_credit(const GemmReduceWork& op, uint32_t epoch, const R
   const uint32_t owner = tile.slice, owner_node = op.cluster.node_of(owner);
   const uint32_t ring = op.ring_of(tile), value = epoch + tile.round;
   if (forwards(op, owner))
-    return raise_flag(op, owner, op.layout.landed_rail(op.node(), owner_node, ring), value);
-  const uint32_t sender = op.tiles.collector(op.node(), owner);
+    return raise_flag(op, owner, op.layout.landed_rail(op.node, owner_node, ring), value);
+  const uint32_t sender = op.tiles.collector(op.node, owner);
   return raise_flag(op, sender,
-                    op.layout.landed(op.gpu(), op.cluster.gpu_of(sender), owner_node, ring), value);
+                    op.layout.landed(op.gpu, op.cluster.gpu_of(sender), owner_node, ring), value);
 }
 
 /// A team: takes finished tiles, in order, until there are none.
 template <class Team>
-MK_HD void spread_results(Team& team, const GemmReduceWork& op, uint32_t epoch, Tally& tally) {
+MK_HD void spread_results(Team& team, const GemmReduceWork& op, uint32_t epoch) {
   const uint32_t num_tiles = num_spread_tiles(op);
   for (;;) {
     const uint32_t i = team.broadcast(team.leader() ? draw(&op.state->task_ticket) : 0);
     if (i >= num_tiles) return;
     const ReduceTile tile = spread_tile(op, i);
     if (tile.rows == 0) continue;
+    Tally tally;
     if (!team.all(!team.leader() || await_result(op, epoch, tile, tally))) return;
     copy_result(team, op, tile);
     team.sync();
@@ -126,6 +127,7 @@ MK_HD void spread_results(Team& team, const GemmReduceWork& op, uint32_t epoch, 
     if (forwards(op, tile.slice)) tell_local_peers(op, epoch, tile, tally);
     const uint32_t counter = op.layout.landings(tile.slice, op.ring_of(tile));
     if (count_tile(op, counter, tile) && !give_landing_credit(op, epoch, tile)) mark_broken(op);
+    add_tally(op.state, tally);
   }
 }
 

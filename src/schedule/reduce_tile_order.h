@@ -32,7 +32,7 @@ struct ReduceTile {
 /// is added to was computed by the peers before, in the same round.
 struct ReduceTileOrder {
   ClusterShape cluster;
-  RowSplit split;
+  FastRowSplit split;
   uint32_t rank = 0;
   uint32_t cols = 1;
   uint32_t tile_m = 1, tile_n = 1;
@@ -40,11 +40,27 @@ struct ReduceTileOrder {
   uint32_t round_tiles = 1;  // of each slice
   uint32_t depth = 1;        // rounds whose tiles have slots at the same time
 
-  MK_HD constexpr uint32_t col_tiles() const { return ceil_div(cols, tile_n); }
-  MK_HD constexpr uint32_t row_tiles(uint32_t slice) const {
-    return static_cast<uint32_t>(ceil_div<uint64_t>(split.slice(slice).count, tile_m));
+  // What follows from the above: set by derive(), since divisions cost a device registers.
+  uint32_t col_tiles = 1;
+  uint32_t row_tiles_of[2] = {};  // of slices that are as short as any, and of longer ones
+  uint32_t num_rounds = 0;
+  /// By how much the epoch grows in a launch: one per round, and a multiple of the depth, so that
+  /// slots are used in turns also from launch to launch.
+  uint32_t epochs = 1;
+
+  /// To be called once all fields above are set.
+  constexpr void derive() {
+    col_tiles = ceil_div(cols, tile_n);
+    row_tiles_of[0] = ceil_div(split.base, tile_m);
+    row_tiles_of[1] = ceil_div(split.base + 1, tile_m);
+    num_rounds = rounds_of(0);
+    epochs = round_up(num_rounds == 0 ? 1 : num_rounds, depth);
   }
-  MK_HD constexpr uint32_t tiles_of(uint32_t slice) const { return row_tiles(slice) * col_tiles(); }
+
+  MK_HD constexpr uint32_t row_tiles(uint32_t slice) const {
+    return row_tiles_of[slice < split.more ? 1 : 0];
+  }
+  MK_HD constexpr uint32_t tiles_of(uint32_t slice) const { return row_tiles(slice) * col_tiles; }
   /// Rounds in which a slice has tiles; the first slice has most.
   MK_HD constexpr uint32_t rounds_of(uint32_t slice) const {
     return ceil_div(tiles_of(slice), round_tiles);
@@ -53,7 +69,7 @@ struct ReduceTileOrder {
     const uint32_t begin = round * round_tiles, all = tiles_of(slice);
     return begin < all ? smaller(round_tiles, all - begin) : 0;
   }
-  MK_HD constexpr uint32_t size() const { return rounds_of(0) * cluster.world() * round_tiles; }
+  MK_HD constexpr uint32_t size() const { return num_rounds * cluster.world() * round_tiles; }
 
   /// The q-th slice of a round.
   MK_HD constexpr uint32_t slice_at(uint32_t q) const {
@@ -73,14 +89,13 @@ struct ReduceTileOrder {
   MK_HD constexpr ReduceTile tile_of(uint32_t slice, uint32_t round, uint32_t place) const {
     if (place >= tiles_in_round(slice, round)) return {slice, round, place, 0, 0, 0, 0};
     const GridPlace at =
-        place_in_bands(round * round_tiles + place, row_tiles(slice), col_tiles(), band);
-    const uint64_t row = uint64_t{at.row} * tile_m, count = split.slice(slice).count;
-    const uint32_t col = at.col * tile_n;
+        place_in_bands(round * round_tiles + place, row_tiles(slice), col_tiles, band);
+    const uint32_t row = at.row * tile_m, col = at.col * tile_n;
     return {slice,
             round,
             place,
-            static_cast<uint32_t>(row),
-            static_cast<uint32_t>(smaller<uint64_t>(tile_m, count - row)),
+            row,
+            smaller(tile_m, split.count(slice) - row),
             col,
             smaller(tile_n, cols - col)};
   }
@@ -89,19 +104,13 @@ struct ReduceTileOrder {
   MK_HD constexpr uint32_t slot_of(const ReduceTile& tile) const {
     return tile.round % depth * round_tiles + tile.place;
   }
-  /// By how much the epoch grows in a launch: one per round, and a multiple of the depth, so that
-  /// slots are used in turns also from launch to launch.
-  MK_HD constexpr uint32_t epochs() const {
-    const uint32_t rounds = rounds_of(0);
-    return rounds == 0 ? depth : round_up(rounds, depth);
-  }
   /// How many epochs ago the slots of a slice's round were last used; the launch before may have
   /// ended with rounds in which the slice had no tiles.
   MK_HD constexpr uint32_t epochs_since_use(uint32_t slice, uint32_t round) const {
     if (round >= depth) return depth;
-    uint32_t earlier = round + epochs() - depth;
+    uint32_t earlier = round + epochs - depth;
     while (earlier >= rounds_of(slice)) earlier -= depth;
-    return round + epochs() - earlier;
+    return round + epochs - earlier;
   }
 };
 
