@@ -39,6 +39,7 @@ struct CaseLimits {
   int blocks = 4;
   int tile_widths[2] = {32, 16};
   bool copy_engines = true;
+  uint64_t tile_workspace = 128 << 10;  // what one tile per rank needs on any cluster, at most
 };
 
 /// A random cluster, shape and network, from one rank to 16.
