@@ -9,13 +9,13 @@
 namespace mkernel::verbs {
 
 /// Frees with the library that made it.
-template <class T, auto Free>
+template <class T, auto kFree>
 struct FreeWith {
   std::shared_ptr<const VerbsLibrary> library;
-  void operator()(T* p) const { (void)((*library).*Free)(p); }
+  void operator()(T* p) const { (void)((*library).*kFree)(p); }
 };
-template <class T, auto Free>
-using Owned = std::unique_ptr<T, FreeWith<T, Free>>;
+template <class T, auto kFree>
+using Owned = std::unique_ptr<T, FreeWith<T, kFree>>;
 
 using OwnedContext = Owned<ibv_context, &VerbsLibrary::close_device>;
 using OwnedDomain = Owned<ibv_pd, &VerbsLibrary::dealloc_pd>;
