@@ -27,6 +27,8 @@ int meet_over_tcp(bool listens, const char* address, uint16_t port) {
   const auto* name = reinterpret_cast<const sockaddr*>(&at);
   if (listens) {
     const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    const int yes = 1;  // the port may still be cooling down from an exchange before this one
+    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (bind(listener, name, sizeof at) != 0 || listen(listener, 1) != 0) return -1;
     return accept(listener, nullptr, nullptr);
   }

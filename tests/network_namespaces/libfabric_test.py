@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 PROGRAM = pathlib.Path(os.environ.get("MKERNEL_BUILD_DIR", "build")) / "bin" / "network_exchange"
 NAMES = [f"mkernel-{os.getpid()}-{rank}" for rank in range(2)]
@@ -38,6 +39,18 @@ def set_up():
     for step in steps:
         if error := run(*step):
             return error
+    return await_links()
+
+
+def await_links():
+    """A link that was just set up is of no use until the kernel has noticed its carrier. Why it never
+    was, or nothing."""
+    deadline = time.monotonic() + 20
+    for name, link in zip(NAMES, LINKS):
+        while run("ip", "netns", "exec", name, "grep", "-q", "up", f"/sys/class/net/{link}/operstate"):
+            if time.monotonic() > deadline:
+                return f"link {link} did not come up within 20 s"
+            time.sleep(0.05)
     return ""
 
 

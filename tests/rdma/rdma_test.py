@@ -31,12 +31,9 @@ export MKERNEL_TEST_VERBS=$GUEST_DEVICES
 {BUILD}/bin/rdma_rank check 0 $GUEST_PEER rxe0 {PATIENT}
 wait $!
 
-# A cluster in which every rank has its own endpoint, once the command line knows the transport.
-if {BUILD}/bin/mkernel info 2>/dev/null | grep -q '^  verbs: yes'; then
-  {BUILD}/bin/mkernel check ag-gemm --nodes 2 --gpus 2 --iters 200 --transport verbs
-else
-  echo 'mkernel check over verbs: not run, the command line does not offer it'
-fi
+{BUILD}/bin/mkernel info
+{BUILD}/bin/mkernel check ag-gemm --device host --m 300 --n 70 --k 90 --nodes 2 --gpus 2 \\
+  --iters 200 --transport verbs
 
 # Both ways lose one packet of a hundred.
 tc qdisc add dev wire0 root netem loss 1%
@@ -70,6 +67,7 @@ class RdmaTest(unittest.TestCase):
         self.assertEqual(status, 0)
         self.assertEqual(output.count("[  PASSED  ]"), 2)
         self.assertIn("all checks passed", output)
+        self.assertIn("right: worst error", output)
 
     def test_two_guests(self):
         output, status = run(TWO_GUESTS, "--guests", "2", "--cpus", "1", "--timeout", "150")
