@@ -83,4 +83,96 @@ class AllGatherGemm {
   std::unique_ptr<Impl> impl_;
 };
 
+/// What a GEMM+ReduceScatter or GEMM+AllReduce computes: activation(alpha * sum + bias + residual),
+/// where sum is, over all ranks, the product of each rank's a [m, k] and b [k, n].
+///
+/// Sums are fp32 and have one order, which the numbers of nodes and of ranks per node alone give:
+/// the ranks of a node, first to last, then the nodes. Every rank's product, where a node has
+/// several, and every node's sum, where there are several nodes, is rounded once to `partials`. So
+/// two runs give the same bits, and no element depends on m, n, who owns it, or tuning.
+struct GemmReduceShape {
+  int64_t m = 0;  // rows of the sum, >= 0
+  int64_t n = 0;  // its columns, >= 1
+  int64_t k = 0;  // this rank's share of the depth, >= 1; ranks may have different ones
+  DType dtype = DType::kBf16;
+  BLayout b_layout = BLayout::kKN;
+  Partials partials = Partials::k16Bit;
+  float alpha = 1;
+  bool bias = false;      // add a row [n] to every row
+  bool residual = false;  // add a matrix
+  Activation activation = Activation::kNone;
+  Output output = Output::kSame;
+};
+
+/// How to compute it. No choice changes results; 0 lets the plan choose.
+struct GemmReduceTuning {
+  int blocks = 0;                // blocks (SMs) per rank
+  uint64_t workspace_bytes = 0;  // the most work space per rank; 0: 256 MiB
+  int round_tiles = 0;           // tiles of each rank's rows that are computed in one go
+};
+
+/// Matrices of one run on one rank, any ld >= columns. All of dtype, but c of `output`.
+struct GemmReduceOperands {
+  Matrix a;              // [m, k]
+  Matrix b;              // [k, n] or [n, k], by layout
+  Matrix c;              // GemmReduceScatter: [rows_of_rank(m), n]; GemmAllReduce: [m, n]
+  Matrix bias = {};      // [1, n], with shape.bias
+  Matrix residual = {};  // [rows_of_rank(m), n], with shape.residual
+};
+
+/// What both plans share. Destroy a plan when no launch of it is in flight on any rank.
+class GemmReduce {
+ public:
+  GemmReduce(GemmReduce&&) noexcept;
+  GemmReduce& operator=(GemmReduce&&) noexcept;
+  ~GemmReduce();
+
+  /// Enqueues one launch; every rank must run it, or the others time out.
+  /// Order:   returns after enqueue; c is valid in stream order, everything else is free to be
+  ///          written then. Runs of one plan on several streams are the caller's to order.
+  /// Errors:  invalid_argument for a view that does not fit the shape; what Context::synchronize
+  ///          reports, if an earlier launch failed.
+  Status run(StreamHandle stream, const GemmReduceOperands& operands);
+
+  /// What the plan chose, one line.
+  std::string describe() const;
+  /// At most tuning.workspace_bytes.
+  uint64_t workspace_bytes() const;
+
+  class Impl;
+
+ protected:
+  explicit GemmReduce(std::unique_ptr<Impl> impl);
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// c = this rank's rows of the sum, as rows_of_rank(m) splits them over all ranks.
+class GemmReduceScatter : public GemmReduce {
+ public:
+  /// Collective over the cluster: all but k, b_layout and blocks must agree.
+  /// Errors: invalid_argument for a size or tuning out of its range, if the work space that one
+  /// tile per rank needs is beyond tuning.workspace_bytes or ClusterOptions::heap_bytes_limit, or
+  /// if another rank made another plan in its place; unavailable if the device is full; what
+  /// Context::synchronize reports, if an earlier launch failed.
+  static Result<GemmReduceScatter> create(const Context& context, const GemmReduceShape& shape,
+                                          const GemmReduceTuning& tuning = {});
+
+ private:
+  using GemmReduce::GemmReduce;
+};
+
+/// c = the whole sum, on every rank, the same bits everywhere. shape.output is what finished rows
+/// travel in.
+class GemmAllReduce : public GemmReduce {
+ public:
+  /// As GemmReduceScatter::create.
+  static Result<GemmAllReduce> create(const Context& context, const GemmReduceShape& shape,
+                                      const GemmReduceTuning& tuning = {});
+
+ private:
+  using GemmReduce::GemmReduce;
+};
+
 }  // namespace mkernel

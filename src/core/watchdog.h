@@ -15,10 +15,15 @@ namespace mkernel {
 /// Every place where something waits. Registered here so that a report can be read.
 enum class Place : uint32_t {
   kNone,
-  kSlotFree,      // a writer, for a peer to have finished with the slot of an earlier launch
-  kChunkArrived,  // a reader, for one chunk of another rank's rows
-  kQueueSpace,    // a command's producer, for the proxy to complete earlier commands
-  kTransport,     // the proxy, for the network (a failed completion, a lost peer)
+  kSlotFree,        // a writer, for a peer to have finished with the slot of an earlier launch
+  kChunkArrived,    // a reader, for one chunk of another rank's rows
+  kSumSlotFree,     // a rank, for the slot of an earlier round's partial or node's sum to be read
+  kPartialArrived,  // a collector, for one tile's partial sum of a rank of its node
+  kNodeSumArrived,  // an owner, for one tile's sum of another node
+  kResultArrived,   // a rank, for one finished tile of another's rows
+  kResultSlotFree,  // a sender, for a finished tile of an earlier round to be read
+  kQueueSpace,      // a command's producer, for the proxy to complete earlier commands
+  kTransport,       // the proxy, for the network (a failed completion, a lost peer)
 };
 
 /// What a wait is for; becomes part of the report if it never comes.

@@ -30,7 +30,7 @@ class CudaBlock {
   }
 
   __device__ void copy_rows(const RowCopy& copy) {
-    if (!BulkCopier::can_carry(copy)) return copy_rows_by_elements(copy);
+    if (!BulkCopier::can_carry(copy)) return copy_rows_by_elements(copy, threadIdx.x, blockDim.x);
     if (leader()) copier_.copy(copy);
   }
 

@@ -2,12 +2,10 @@
 // by box in shared memory, then stored by TMA (box whole or cut only by the edge of C, and C
 // aligned) or by the warp that staged the rows, predicated (any alignment, any cut).
 #pragma once
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "device/gemm_arguments.h"
+#include "device/packed.cuh"
 #include "device/ptx/fence.cuh"
 #include "device/ptx/mbarrier.cuh"
 #include "device/ptx/named_barrier.cuh"
@@ -16,18 +14,6 @@
 #include "mkernel/tensor.h"
 
 namespace mkernel {
-
-/// Two sums rounded to nearest even and packed, `low` in the lower half.
-template <DType kType>
-__device__ __forceinline__ uint32_t pack_pair(float low, float high) {
-  if constexpr (kType == DType::kBf16) {
-    const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(pair);
-  } else {
-    const __half2 pair = __floats2half2_rn(low, high);
-    return reinterpret_cast<const uint32_t&>(pair);
-  }
-}
 
 /// Where a warpgroup's part of a tile goes.
 struct EpilogueTarget {

@@ -112,6 +112,15 @@ class GemmBlock {
     return tile.rows != 0;
   }
 
+  /// The ticket of the next tile, or false at the stop. One thread, where Config::kDelivers.
+  __device__ bool next(uint32_t* ticket) {
+    const TileWork tile = read_slot();
+    free_slot();
+    advance_slot();
+    *ticket = tile.c_row;
+    return tile.rows != 0;
+  }
+
   /// Multiplies and stores the tile last taken. All consumer threads.
   __device__ __forceinline__ void multiply(const TileWork& tile) {
     float acc[Config::kSums];
@@ -120,12 +129,59 @@ class GemmBlock {
     if (first >= tile.rows) return;
     const EpilogueTarget to{tile.c_row + first, min(tile.rows - first, Config::kConsumerRows),
                             tile.col};
-    epilogue().store(arguments_, to, acc);
+    epilogue<Epilogue<Config>>().store(arguments_, to, acc);
+  }
+
+  /// Multiplies the tile last taken. All consumer threads.
+  __device__ __forceinline__ void main_loop(float (&acc)[Config::kSums]) {
+    constexpr bool kIsKn = Config::kBLayout == BLayout::kKN;
+    constexpr uint32_t kStepK = 16;
+    constexpr uint32_t kStepA = kStepK * kElementBytes / 16;  // in descriptor units of 16 bytes
+    constexpr uint32_t kStepB = (kIsKn ? kStepK * kBoxCols : kStepK) * kElementBytes / 16;
+    constexpr uint32_t kGroupBytes = 8 * 128;  // 8 lines of the swizzle pattern
+    constexpr uint32_t kHigh = ptx::wgmma_descriptor_high(kGroupBytes);
+    const uint32_t a_low =
+        ptx::wgmma_descriptor_low(base_ + consumer() * (Config::kStageBytesA / 2), 0);
+    const uint32_t b_low =
+        ptx::wgmma_descriptor_low(base_ + Config::kStageBytesA, kIsKn ? Config::kBoxBytesB : 0);
+    const uint32_t num_steps = (arguments_.k + Config::kTileK - 1) / Config::kTileK;
+    uint32_t previous = 0;
+    for (uint32_t step = 0; step < num_steps; ++step) {
+      while (!ptx::mbarrier_try_wait(full(stage_), stage_phase_)) {
+      }
+      const uint32_t offset = stage_ * (Config::kStageBytes / 16);
+      ptx::wgmma_fence_registers(acc);
+      ptx::wgmma_fence();
+#pragma unroll
+      for (uint32_t i = 0; i < Config::kTileK / kStepK; ++i) {
+        ptx::wgmma_m64k16<Config::kType, kIsKn>(
+            acc, ptx::wgmma_descriptor(a_low + offset + i * kStepA, kHigh),
+            ptx::wgmma_descriptor(b_low + offset + i * kStepB, kHigh), i > 0 || step > 0);
+      }
+      ptx::wgmma_commit();
+      ptx::wgmma_fence_registers(acc);
+      // One wgmma group stays in flight; the one before it has now read its stage.
+      ptx::wgmma_wait<1>();
+      if (step != 0) release(previous);
+      previous = stage_;
+      advance_stage();
+    }
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_fence_registers(acc);
+    release(previous);
+  }
+
+  /// What stores the sums of a tile, with the warpgroup's staging memory. All consumer threads.
+  template <class Output>
+  __device__ Output epilogue() const {
+    const uint32_t staging =
+        base_ + kScratchBytes + consumer() * Config::kStagedBoxesC * Config::kBoxBytesC;
+    return Output(staging, consumer());
   }
 
   /// Until all that this warpgroup stored to C is visible: to thread 0 of the warpgroup what went
   /// by TMA, to each thread its own plain stores. All consumer threads.
-  __device__ void finish() { epilogue().drain(); }
+  __device__ void finish() { epilogue<Epilogue<Config>>().drain(); }
 
   /// Ends the use of the block: no CTA may end while the other one still writes to it.
   __device__ void leave() {
@@ -158,9 +214,10 @@ class GemmBlock {
     }
     for (uint32_t i = 0; i < Config::kTileSlots; ++i) {
       ptx::mbarrier_init(slot_full(i), 1);
-      // Readers of a tile: all consumer warps of the cluster and the followers. Only the
-      // feeder's copy of this barrier is used.
-      ptx::mbarrier_init(slot_empty(i), kConsumerWarps * Config::kCluster + Config::kCluster - 1);
+      // Readers of a tile: all consumer warps of the cluster, the followers, and who delivers. Only
+      // the feeder's copy of this barrier is used.
+      ptx::mbarrier_init(slot_empty(i), kConsumerWarps * Config::kCluster + Config::kCluster - 1 +
+                                            (Config::kDelivers ? 1 : 0));
     }
     ptx::fence_mbarrier_init();
     ptx::tma_prefetch_map(&arguments_.a[0]);
@@ -177,12 +234,6 @@ class GemmBlock {
   }
 
   __device__ uint32_t consumer() const { return warpgroup_ - 1; }
-
-  __device__ Epilogue<Config> epilogue() const {
-    const uint32_t staging =
-        base_ + kScratchBytes + consumer() * Config::kStagedBoxesC * Config::kBoxBytesC;
-    return Epilogue<Config>(staging, consumer());
-  }
 
   __device__ void advance_slot() {
     if (++slot_ == Config::kTileSlots) {
@@ -210,8 +261,10 @@ class GemmBlock {
 
   __device__ void announce(const TileWork& tile) {
     wait_slot(slot_empty(slot_), slot_phase_ ^ 1);
+    // Who delivers knows where a tile goes by its ticket.
+    const uint32_t c_row = Config::kDelivers ? tile.ticket : tile.c_row;
     const uint4 words =
-        make_uint4(tile.a_row, tile.c_row, tile.col, tile.rows << kSourceBits | tile.source);
+        make_uint4(tile.a_row, c_row, tile.col, tile.rows << kSourceBits | tile.source);
     if constexpr (Config::kCluster == 1) {
       ptx::store_shared_cluster(slot_words(slot_), words);
       ptx::mbarrier_arrive(slot_full(slot_));
@@ -283,44 +336,6 @@ class GemmBlock {
         ptx::mbarrier_arrive_cluster_relaxed(ptx::map_shared_rank(empty(stage), lane));
       }
     }
-  }
-
-  __device__ __forceinline__ void main_loop(float (&acc)[Config::kSums]) {
-    constexpr bool kIsKn = Config::kBLayout == BLayout::kKN;
-    constexpr uint32_t kStepK = 16;
-    constexpr uint32_t kStepA = kStepK * kElementBytes / 16;  // in descriptor units of 16 bytes
-    constexpr uint32_t kStepB = (kIsKn ? kStepK * kBoxCols : kStepK) * kElementBytes / 16;
-    constexpr uint32_t kGroupBytes = 8 * 128;  // 8 lines of the swizzle pattern
-    constexpr uint32_t kHigh = ptx::wgmma_descriptor_high(kGroupBytes);
-    const uint32_t a_low =
-        ptx::wgmma_descriptor_low(base_ + consumer() * (Config::kStageBytesA / 2), 0);
-    const uint32_t b_low =
-        ptx::wgmma_descriptor_low(base_ + Config::kStageBytesA, kIsKn ? Config::kBoxBytesB : 0);
-    const uint32_t num_steps = (arguments_.k + Config::kTileK - 1) / Config::kTileK;
-    uint32_t previous = 0;
-    for (uint32_t step = 0; step < num_steps; ++step) {
-      while (!ptx::mbarrier_try_wait(full(stage_), stage_phase_)) {
-      }
-      const uint32_t offset = stage_ * (Config::kStageBytes / 16);
-      ptx::wgmma_fence_registers(acc);
-      ptx::wgmma_fence();
-#pragma unroll
-      for (uint32_t i = 0; i < Config::kTileK / kStepK; ++i) {
-        ptx::wgmma_m64k16<Config::kType, kIsKn>(
-            acc, ptx::wgmma_descriptor(a_low + offset + i * kStepA, kHigh),
-            ptx::wgmma_descriptor(b_low + offset + i * kStepB, kHigh), i > 0 || step > 0);
-      }
-      ptx::wgmma_commit();
-      ptx::wgmma_fence_registers(acc);
-      // One wgmma group stays in flight; the one before it has now read its stage.
-      ptx::wgmma_wait<1>();
-      if (step != 0) release(previous);
-      previous = stage_;
-      advance_stage();
-    }
-    ptx::wgmma_wait<0>();
-    ptx::wgmma_fence_registers(acc);
-    release(previous);
   }
 
   const GemmArguments& arguments_;  // kernel parameter, in constant memory

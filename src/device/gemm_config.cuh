@@ -15,11 +15,14 @@ namespace mkernel {
 /// So 1 is the default: its tiles are finer and its CTAs independent.
 /// kTileN_: columns of a tile, 256 or 128. The wide one reads less per product; the narrow one
 /// leaves fewer SMs idle where there are few tiles (schedule/tile_choice.h).
-template <DType kType_, BLayout kBLayout_, int kCluster_ = 1, uint32_t kTileN_ = 256>
+/// kDelivers_: one more thread of the block learns of every tile, by its ticket (GemmBlock::next).
+template <DType kType_, BLayout kBLayout_, int kCluster_ = 1, uint32_t kTileN_ = 256,
+          bool kDelivers_ = false>
 struct GemmConfig {
   static constexpr DType kType = kType_;
   static constexpr BLayout kBLayout = kBLayout_;
   static constexpr int kCluster = kCluster_;
+  static constexpr bool kDelivers = kDelivers_;
 
   static constexpr uint32_t kTileM = 128;  // of one CTA
   static constexpr uint32_t kTileN = kTileN_;
@@ -31,9 +34,10 @@ struct GemmConfig {
   static constexpr uint32_t kConsumerRows = kTileM / kNumConsumers;
   static constexpr uint32_t kNumThreads = kWarpgroupThreads * (1 + kNumConsumers);
   static constexpr int kSums = kConsumerRows * kTileN / kWarpgroupThreads;  // of a thread
-  // The feeding thread also runs an operator's schedule and waits: with 40 it spilled.
-  static constexpr int kProducerRegisters = 56;
-  static constexpr int kConsumerRegisters = 224;
+  // The feeding thread also runs an operator's schedule and waits: with 40 it spilled. Those who
+  // deliver and spread results do more: with 72 they spilled.
+  static constexpr int kProducerRegisters = kDelivers ? 88 : 56;
+  static constexpr int kConsumerRegisters = kDelivers ? 208 : 224;
 
   static constexpr uint32_t kStageBytesA = kTileM * kTileK * kElementBytes;
   static constexpr uint32_t kStageBytesB = kTileN * kTileK * kElementBytes;

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "device/kernels/all_gather_gemm.h"
+#include "device/kernels/gemm_reduce.h"
 #include "device/kernels/repack.h"
 #include "device/push_engine.h"
 #include "device/scratch_pool.h"
@@ -14,10 +15,10 @@
 namespace mkernel {
 namespace {
 
-/// The instances for one element type and layout, by width of tile.
+/// The instances of AllGather+GEMM for one element type and layout, by width of tile.
 using Instances = std::array<KernelInstance, 2>;
 
-Instances instances_of(DType dtype, BLayout layout) {
+Instances all_gather_gemm_of(DType dtype, BLayout layout) {
   const bool kn = layout == BLayout::kKN;
   if (dtype == DType::kBf16)
     return kn ? Instances{all_gather_gemm_bf16_kn(), all_gather_gemm_bf16_kn_n128()}
@@ -27,8 +28,14 @@ Instances instances_of(DType dtype, BLayout layout) {
 }
 
 KernelInstance instance_of(const AllGatherGemmWork& op) {
-  const Instances instances = instances_of(op.dtype, op.b_layout);
+  const Instances instances = all_gather_gemm_of(op.dtype, op.b_layout);
   return instances[op.tiles.tile_n == instances[0].tile_n ? 0 : 1];
+}
+
+KernelInstance gemm_reduce_of(DType dtype, BLayout layout) {
+  const bool kn = layout == BLayout::kKN;
+  if (dtype == DType::kBf16) return kn ? gemm_reduce_bf16_kn() : gemm_reduce_bf16_nk();
+  return kn ? gemm_reduce_fp16_kn() : gemm_reduce_fp16_nk();
 }
 
 /// An operand that TMA can read: the caller's, or a copy that lives for one launch.
@@ -63,9 +70,24 @@ class AlignedOperand {
   cudaStream_t stream_ = nullptr;
 };
 
+/// A and B of a launch, as TMA reads them.
+struct AlignedOperands {
+  AlignedOperand a, b;
+
+  Status init(const LaunchWork& op, uint64_t rows_a, uint64_t n, const ScratchPool& pool,
+              cudaStream_t stream);
+};
+
 Matrix matrix(const void* data, uint64_t rows, uint64_t cols, uint64_t pitch) {
   return {const_cast<void*>(data), static_cast<int64_t>(rows), static_cast<int64_t>(cols),
           static_cast<int64_t>(pitch / kElementBytes)};
+}
+
+Status AlignedOperands::init(const LaunchWork& op, uint64_t rows_a, uint64_t n,
+                             const ScratchPool& pool, cudaStream_t stream) {
+  const bool kn = op.b_layout == BLayout::kKN;
+  MK_RETURN_IF_ERROR(a.init(matrix(op.a, rows_a, op.k, op.a_pitch), pool, stream));
+  return b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), pool, stream);
 }
 
 /// The sources of A in the order of TileWork::source. An empty one is never read.
@@ -97,18 +119,22 @@ Status launch(const KernelInstance& kernel, uint32_t blocks, cudaStream_t stream
 }  // namespace
 
 KernelShape kernel_shape() {
-  // The same for all types and layouts; the rows and the cluster for all widths too.
-  const auto [wide, narrow] = instances_of(DType::kBf16, BLayout::kKN);
-  return {wide.tile_m, {wide.tile_n, narrow.tile_n}, wide.cluster};
+  // The rows and the cluster are the same for all instances, the columns of AllGather+GEMM for all
+  // types and layouts; the sums of many ranks come in wide tiles.
+  const auto [wide, narrow] = all_gather_gemm_of(DType::kBf16, BLayout::kKN);
+  constexpr uint32_t kPadRows = 1, kPadCols = 8;  // as WarpSums lays them out
+  return {wide.tile_m, {wide.tile_n, narrow.tile_n}, wide.cluster, kPadRows, kPadCols};
 }
 
 Status load_kernels() {
   for (const DType dtype : {DType::kBf16, DType::kFp16})
-    for (const BLayout layout : {BLayout::kKN, BLayout::kNK})
-      for (const KernelInstance& kernel : instances_of(dtype, layout))
+    for (const BLayout layout : {BLayout::kKN, BLayout::kNK}) {
+      const auto [wide, narrow] = all_gather_gemm_of(dtype, layout);
+      for (const KernelInstance& kernel : {wide, narrow, gemm_reduce_of(dtype, layout)})
         MK_CUDA_CHECK(cudaFuncSetAttribute(kernel.function,
                                            cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            static_cast<int>(kernel.shared_bytes)));
+    }
   MK_CUDA_CHECK(load_repack());
   return Status::ok();
 }
@@ -116,23 +142,19 @@ Status load_kernels() {
 Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
                       const LaunchResources& resources, void* stream_handle) {
   auto* stream = static_cast<cudaStream_t>(stream_handle);
-  const bool kn = op.b_layout == BLayout::kKN;
   const uint64_t n = op.tiles.cols;
-  const uint64_t own_rows = op.tiles.split.slice(op.rank()).count;
-  AlignedOperand a, b;
-  MK_RETURN_IF_ERROR(a.init(matrix(op.a, own_rows, op.k, op.a_pitch), resources.pool, stream));
-  MK_RETURN_IF_ERROR(
-      b.init(matrix(op.b, kn ? op.k : n, kn ? n : op.k, op.b_pitch), resources.pool, stream));
-  const auto sources = sources_of(op, a.view(), op.own_slots);
+  AlignedOperands in;
+  MK_RETURN_IF_ERROR(in.init(op, op.tiles.split.slice(op.rank).count, n, resources.pool, stream));
+  const auto sources = sources_of(op, in.a.view(), op.own_slots);
   auto arguments = make_gemm_arguments({.a = sources,
-                                        .b = b.view(),
+                                        .b = in.b.view(),
                                         .c = matrix(op.c, op.tiles.split.rows, n, op.c_pitch),
                                         .b_layout = op.b_layout,
                                         .type = op.dtype});
   if (!arguments) return arguments.status();
   AllGatherGemmWork work = op;
-  work.a = static_cast<const char*>(a.view().data);
-  work.a_pitch = static_cast<uint64_t>(a.view().ld) * kElementBytes;
+  work.a = static_cast<const char*>(in.a.view().data);
+  work.a_pitch = static_cast<uint64_t>(in.a.view().ld) * kElementBytes;
   void* args[] = {&work, &arguments.value()};
   const KernelInstance kernel = instance_of(op);
   if (pushes.empty()) return launch(kernel, op.num_blocks, stream, args);
@@ -141,6 +163,24 @@ Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> p
   MK_RETURN_IF_ERROR(launch(kernel, op.num_blocks, stream, args));
   MK_RETURN_IF_ERROR(resources.engine->push(work, pushes));
   return resources.engine->join(stream);
+}
+
+Status launch_on_cuda(const GemmReduceWork& op, const LaunchResources& resources,
+                      void* stream_handle) {
+  auto* stream = static_cast<cudaStream_t>(stream_handle);
+  const uint64_t n = op.tiles.cols;
+  AlignedOperands in;
+  MK_RETURN_IF_ERROR(in.init(op, op.tiles.split.rows, n, resources.pool, stream));
+  // C is stored by the protocol's outputs, not through a map.
+  auto arguments = make_gemm_arguments({.a = std::span(&in.a.view(), 1),
+                                        .b = in.b.view(),
+                                        .c = matrix(nullptr, 0, n, n * kElementBytes),
+                                        .b_layout = op.b_layout,
+                                        .type = op.dtype});
+  if (!arguments) return arguments.status();
+  GemmReduceWork work = op;
+  void* args[] = {&work, &arguments.value()};
+  return launch(gemm_reduce_of(op.dtype, op.b_layout), op.num_blocks, stream, args);
 }
 
 }  // namespace mkernel

@@ -8,6 +8,7 @@
 
 #include "protocol/all_gather_gemm.h"
 #include "protocol/engine_push.h"
+#include "protocol/gemm_reduce_work.h"
 
 namespace mkernel {
 
@@ -23,8 +24,10 @@ struct LaunchResources {
 /// The output tiles that the kernels compute, and how their blocks come.
 struct KernelShape {
   uint32_t tile_m;
-  std::array<uint32_t, 2> tile_n;  // a launch's tiles have one of these
+  std::array<uint32_t, 2> tile_n;  // of AllGather+GEMM, one of these; of other operators, the first
   uint32_t cluster;                // the number of blocks is a multiple of it
+  uint32_t pad_rows;               // partial sums in work space are padded to multiples of these
+  uint32_t pad_cols;
 };
 KernelShape kernel_shape();
 
@@ -38,5 +41,6 @@ Status load_kernels();
 /// Pushes run beside the kernel; the stream waits for both.
 Status launch_on_cuda(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
                       const LaunchResources& resources, void* stream);
+Status launch_on_cuda(const GemmReduceWork& op, const LaunchResources& resources, void* stream);
 
 }  // namespace mkernel

@@ -1,60 +1,55 @@
-// The host machine's block: two threads that stand for a thread block of a GPU.
-// Thread 0 leads (waits, signals, feeds), thread 1 moves and multiplies. The leader moves nothing,
-// so a barrier missing between a move and its signal is a race that ThreadSanitizer sees.
+// The host machine's block: two threads that stand for a thread block of a GPU, one that leads and
+// feeds, one that moves and multiplies; and where an operator asks for it a third one that
+// delivers, and a team of two that spreads results.
 #pragma once
-#include <barrier>
 #include <cstdint>
-#include <cstring>
 #include <semaphore>
+#include <thread>
 
 #include "host/host_gemm.h"
+#include "host/host_team.h"
+#include "protocol/tile_output.h"
 #include "protocol/tile_work.h"
 
 namespace mkernel {
 
-/// What the two threads of a block share.
-struct HostBlockShared {
-  std::barrier<> barrier{2};
-  uint32_t word = 0;  // the leader's, for broadcast
-  bool ok[2] = {true, true};
+/// One value from one thread to another, bounded.
+template <class T>
+class HostPipe {
+ public:
+  void put(const T& value) {
+    empty_.acquire();
+    value_ = value;
+    full_.release();
+  }
+  T get() {
+    full_.acquire();
+    const T value = value_;
+    empty_.release();
+    return value;
+  }
 
-  // A pipe of one tile from the feeder to the multiplier; bounded, because the feeder always ends
-  // with stop().
-  std::binary_semaphore full{0};
-  std::binary_semaphore empty{1};
-  TileWork tile{};
-  bool end = false;
+ private:
+  std::binary_semaphore full_{0};
+  std::binary_semaphore empty_{1};
+  T value_{};
 };
 
-class HostBlock {
+struct HostBlockShared {
+  HostTeamShared team;
+  // From the feeder, who always ends with a tile without rows.
+  HostPipe<TileWork> tiles;
+  HostPipe<TileWork> tickets;  // the same tiles, for who delivers
+  TileOutput next_output;      // of who delivers
+  HostPipe<TileOutput> outputs;
+  std::binary_semaphore stored{0};
+  HostTeamShared spreaders;
+};
+
+class HostBlock : public HostTeam {
  public:
   HostBlock(HostBlockShared& shared, int thread, const HostGemm& gemm)
-      : shared_(shared), thread_(thread), gemm_(gemm) {}
-
-  bool leader() const { return thread_ == 0; }
-  void sync() { shared_.barrier.arrive_and_wait(); }
-
-  bool all(bool ok) {
-    shared_.ok[thread_] = ok;
-    sync();
-    const bool both = shared_.ok[0] && shared_.ok[1];
-    sync();
-    return both;
-  }
-
-  uint32_t broadcast(uint32_t value) {
-    if (leader()) shared_.word = value;
-    sync();
-    const uint32_t word = shared_.word;
-    sync();
-    return word;
-  }
-
-  void copy_rows(const RowCopy& copy) {
-    if (leader()) return;
-    for (uint64_t i = 0; i < copy.rows; ++i)
-      std::memcpy(copy.dst + i * copy.dst_pitch, copy.src + i * copy.src_pitch, copy.row_bytes);
-  }
+      : HostTeam(shared.team, thread), shared_(shared), gemm_(gemm) {}
 
   template <class Feed, class Multiply>
   void split(Feed&& feed, Multiply&& multiply) {
@@ -63,29 +58,47 @@ class HostBlock {
     else
       multiply();
   }
+  template <class Feed, class Multiply, class Deliver, class Spread>
+  void split(Feed&& feed, Multiply&& multiply, Deliver&& deliver, Spread&& spread) {
+    const auto as_spreader = [&](int thread) {
+      HostTeam team(shared_.spreaders, thread);
+      spread(team);
+    };
+    if (!leader()) {
+      const std::jthread spreading(as_spreader, 1);
+      return multiply();
+    }
+    const std::jthread delivering(deliver), spreading(as_spreader, 0);
+    feed();
+  }
 
   void feed(const TileWork& tile) {
-    shared_.empty.acquire();
-    shared_.tile = tile;
-    shared_.full.release();
+    shared_.tiles.put(tile);
+    if (gemm_.delivers()) shared_.tickets.put(tile);
   }
-  void stop() {
-    shared_.empty.acquire();
-    shared_.end = true;
-    shared_.full.release();
-  }
+  void stop() { feed(TileWork{}); }
   bool take(TileWork* tile) {
-    shared_.full.acquire();
-    if (shared_.end) return false;
-    *tile = shared_.tile;
-    shared_.empty.release();
-    return true;
+    *tile = shared_.tiles.get();
+    return tile->rows != 0;
   }
-  void multiply(const TileWork& tile) { gemm_.multiply(tile); }
+  void multiply(const TileWork& tile) {
+    const HostTile sums = gemm_.multiply(tile);
+    if (!gemm_.delivers()) return gemm_.store(tile, sums);
+    gemm_.store(shared_.outputs.get(), sums);
+    shared_.stored.release();
+  }
+
+  bool next(uint32_t* ticket) {
+    const TileWork tile = shared_.tickets.get();
+    *ticket = tile.ticket;
+    return tile.rows != 0;
+  }
+  TileOutput& output() { return shared_.next_output; }
+  void admit() { shared_.outputs.put(shared_.next_output); }
+  void await_stored() { shared_.stored.acquire(); }
 
  private:
   HostBlockShared& shared_;
-  int thread_;
   const HostGemm& gemm_;
 };
 

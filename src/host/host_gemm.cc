@@ -32,9 +32,9 @@ void load_b_panel(const HostGemm& g, uint32_t k0, uint32_t depth, uint32_t col, 
 
 }  // namespace
 
-void HostGemm::multiply(const TileWork& tile) const {
+HostTile HostGemm::multiply(const TileWork& tile) const {
   const uint32_t cols = smaller(tile_n, n - tile.col);
-  std::vector<float> sums(size_t{tile.rows} * cols, 0.0f);
+  HostTile tile_sums(size_t{tile.rows} * cols, 0.0f);
   std::vector<float> panel(size_t{kPanelDepth} * cols);
   for (uint32_t k0 = 0; k0 < k; k0 += kPanelDepth) {
     const uint32_t depth = smaller(kPanelDepth, k - k0);
@@ -42,7 +42,7 @@ void HostGemm::multiply(const TileWork& tile) const {
     for (uint32_t i = 0; i < tile.rows; ++i) {
       const char* a_row =
           sources[tile.source] + uint64_t{tile.a_row + i} * source_pitch[tile.source];
-      float* sum = &sums[size_t{i} * cols];
+      float* sum = &tile_sums[size_t{i} * cols];
       for (uint32_t d = 0; d < depth; ++d) {
         const float a = to_float(element(a_row, k0 + d), dtype);
         const float* b_row = &panel[size_t{d} * cols];
@@ -50,10 +50,15 @@ void HostGemm::multiply(const TileWork& tile) const {
       }
     }
   }
+  return tile_sums;
+}
+
+void HostGemm::store(const TileWork& tile, const HostTile& tile_sums) const {
+  const uint32_t cols = smaller(tile_n, n - tile.col);
   for (uint32_t i = 0; i < tile.rows; ++i) {
     char* c_row = c + uint64_t{tile.c_row + i} * c_pitch + uint64_t{tile.col} * kElementBytes;
     for (uint32_t j = 0; j < cols; ++j) {
-      const uint16_t bits = from_float(sums[size_t{i} * cols + j], dtype);
+      const uint16_t bits = from_float(tile_sums[size_t{i} * cols + j], dtype);
       std::memcpy(c_row + j * kElementBytes, &bits, sizeof bits);
     }
   }

@@ -10,23 +10,20 @@
 namespace mkernel {
 namespace {
 
-HostGemm gemm_of(const AllGatherGemmWork& op) {
+HostGemm gemm_of(const LaunchWork& op, uint32_t cols, uint32_t tile_n) {
   HostGemm g;
   g.sources[kOwnRows] = op.a;
   g.source_pitch[kOwnRows] = op.a_pitch;
-  for (uint32_t slot = 0; slot < op.flags.slots; ++slot) {
-    g.sources[kFirstSlot + slot] = op.own_slots + slot * op.slot_bytes;
-    g.source_pitch[kFirstSlot + slot] = op.slot_pitch;
-  }
   g.b = op.b;
   g.b_pitch = op.b_pitch;
   g.c = op.c;
   g.c_pitch = op.c_pitch;
-  g.n = op.tiles.cols;
+  g.n = cols;
   g.k = op.k;
-  g.tile_n = op.tiles.tile_n;
+  g.tile_n = tile_n;
   g.dtype = op.dtype;
   g.b_layout = op.b_layout;
+  g.peer_slots = op.peer_slots;
   return g;
 }
 
@@ -57,9 +54,21 @@ void push_all(const AllGatherGemmWork& op, const std::vector<EnginePush>& pushes
 void launch_on_host(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
                     HostStream& stream) {
   stream.enqueue([op, pushes = std::vector(pushes.begin(), pushes.end())] {
-    const HostGemm gemm = gemm_of(op);
+    HostGemm gemm = gemm_of(op, op.tiles.cols, op.tiles.tile_n);
+    for (uint32_t slot = 0; slot < op.flags.slots; ++slot) {
+      gemm.sources[kFirstSlot + slot] = op.own_slots + slot * op.slot_bytes;
+      gemm.source_pitch[kFirstSlot + slot] = op.slot_pitch;
+    }
     const std::jthread engine([&] { push_all(op, pushes); });
     run_blocks(op.num_blocks, gemm, [&](HostBlock& block) { all_gather_gemm(block, op); });
+  });
+}
+
+void launch_on_host(const GemmReduceWork& op, HostStream& stream) {
+  stream.enqueue([op] {
+    HostGemm gemm = gemm_of(op, op.tiles.cols, op.tiles.tile_n);
+    gemm.sums = &op.sums;
+    run_blocks(op.num_blocks, gemm, [&](HostBlock& block) { gemm_reduce(block, op); });
   });
 }
 

@@ -3,9 +3,12 @@
 
 #include <mkernel/operators.h>
 
-#include "operators/cluster.h"
+#include "operators/checks.h"
 
 namespace mkernel {
+
+using detail::refuse;
+
 namespace {
 
 std::string signature_of(const AllGatherGemmShape& s, const AllGatherGemmTuning& t) {
@@ -16,22 +19,8 @@ std::string signature_of(const AllGatherGemmShape& s, const AllGatherGemmTuning&
   return out.str();
 }
 
-Status refuse(const std::string& what, int64_t value, const std::string& allowed) {
-  return Status(Code::kInvalidArgument, what + " = " + std::to_string(value) + ": " + allowed);
-}
-
-Status check_shape(const AllGatherGemmShape& s) {
-  const std::string most = " to " + std::to_string(kMaxExtent) + " is allowed";
-  if (s.m < 0 || s.m > kMaxExtent) return refuse("m", s.m, "0" + most);
-  if (s.n < 1 || s.n > kMaxExtent) return refuse("n", s.n, "1" + most);
-  if (s.k < 1 || s.k > kMaxExtent) return refuse("k", s.k, "1" + most);
-  return Status::ok();
-}
-
 Status check_tuning(const AllGatherGemmTuning& t, const MachineShape& machine) {
-  const auto max_blocks = static_cast<int>(machine.max_blocks);
-  if (t.blocks < 0 || t.blocks > max_blocks)
-    return refuse("blocks", t.blocks, "0 (plan chooses) to " + std::to_string(max_blocks));
+  MK_RETURN_IF_ERROR(detail::check_blocks(t.blocks, machine));
   const int blocks = t.blocks != 0 ? t.blocks : static_cast<int>(machine.blocks);
   if (t.comm_blocks < 0 || t.comm_blocks > blocks)
     return refuse("comm_blocks", t.comm_blocks,
@@ -46,31 +35,12 @@ Status check_tuning(const AllGatherGemmTuning& t, const MachineShape& machine) {
   return t.tile_n == 0 ? Status::ok() : refuse("tile_n", t.tile_n, widths + " are allowed");
 }
 
-/// Checks one operand against what the plan expects.
-Status check_view(const char* name, const Matrix& view, int64_t rows, int64_t cols) {
-  const std::string who(name);
-  if (view.rows != rows)
-    return refuse(who + ".rows", view.rows, std::to_string(rows) + " expected");
-  if (view.cols != cols)
-    return refuse(who + ".cols", view.cols, std::to_string(cols) + " expected");
-  constexpr int64_t kMaxLd = int64_t{1} << 32;  // then no offset overflows 64 bits
-  if (view.ld > kMaxLd) return refuse(who + ".ld", view.ld, "at most " + std::to_string(kMaxLd));
-  if (view.ld < cols) return refuse(who + ".ld", view.ld, "at least " + std::to_string(cols));
-  if (view.data == nullptr && rows > 0)
-    return Status(Code::kInvalidArgument, who + ".data is null: device memory expected");
-  if (reinterpret_cast<uintptr_t>(view.data) % kElementBytes != 0)
-    return Status(Code::kInvalidArgument, who + ".data is not aligned to an element of 2 bytes");
-  return Status::ok();
-}
-
 /// Copies of 8 MiB, since each takes an engine some 2 us to start, and the host two calls (m =
 /// 4096: 259 us with 2 MiB, 228 with 4, 209 with 8; two H200, 2026-11-29, n = 2048, k = 8192); but
 /// at least two to a slice, so that the first tiles need not wait for all of it.
 uint64_t engine_chunk_bytes(uint64_t slice_bytes) {
   return std::clamp<uint64_t>(slice_bytes / 2, 1 << 20, 8 << 20);
 }
-
-uint64_t pitch_of(const Matrix& m) { return static_cast<uint64_t>(m.ld) * kElementBytes; }
 
 }  // namespace
 
@@ -87,7 +57,7 @@ class AllGatherGemm::Impl {
 
   Status init(const AllGatherGemmTuning& tuning) {
     const MachineShape machine = rank_->machine().shape();
-    MK_RETURN_IF_ERROR(check_shape(shape_));
+    MK_RETURN_IF_ERROR(detail::check_extents(shape_.m, shape_.n, shape_.k));
     MK_RETURN_IF_ERROR(check_tuning(tuning, machine));
     MK_RETURN_IF_ERROR(choose_push(tuning, machine));
     choose_schedule(tuning, machine);
@@ -99,17 +69,9 @@ class AllGatherGemm::Impl {
 
   Status run(StreamHandle stream, const Matrix& a, const Matrix& b, const Matrix& c) {
     MK_RETURN_IF_ERROR(rank_->cluster().status());
-    const bool kn = shape_.b_layout == BLayout::kKN;
-    MK_RETURN_IF_ERROR(check_view("a", a, own_rows(), shape_.k));
-    MK_RETURN_IF_ERROR(check_view("b", b, kn ? shape_.k : shape_.n, kn ? shape_.n : shape_.k));
-    MK_RETURN_IF_ERROR(check_view("c", c, shape_.m, shape_.n));
     AllGatherGemmWork op = work_;
-    op.a = static_cast<const char*>(a.data);
-    op.a_pitch = pitch_of(a);
-    op.b = static_cast<const char*>(b.data);
-    op.b_pitch = pitch_of(b);
-    op.c = static_cast<char*>(c.data);
-    op.c_pitch = pitch_of(c);
+    MK_RETURN_IF_ERROR(
+        detail::take_operands(op, {own_rows(), shape_.n, shape_.k, shape_.m}, a, b, c));
     MK_RETURN_IF_ERROR(rank_->machine().launch(op, pushes_, stream));
     has_run_ = true;
     return Status::ok();
@@ -162,6 +124,7 @@ class AllGatherGemm::Impl {
   void choose_schedule(const AllGatherGemmTuning& tuning, const MachineShape& machine) {
     const ClusterShape cluster = rank_->cluster().shape();
     const RowSplit split{static_cast<uint64_t>(shape_.m), cluster.world()};
+    detail::place(work_, *rank_);
     work_.k = static_cast<uint32_t>(shape_.k);
     work_.dtype = shape_.dtype;
     work_.b_layout = shape_.b_layout;
@@ -254,18 +217,12 @@ class AllGatherGemm::Impl {
     if (!space) return space.status();
     space_ = std::move(space.value());
     const detail::PlanRank& mine = space_->of(rank);
+    detail::attach(work_, *rank_, *space_);
     work_.flags.first = mine.flags->first;
-    work_.own_slots = mine.region->data;
-    work_.peer_slots = mine.peer_slots;
-    work_.peer_flags = mine.peer_flags;
-    work_.network_address = mine.region->address;
-    work_.state = mine.state;
     if (uses_engines_) {
       pushes_ = engine_pushes(work_, mine.host_slots.data(), mine.host_flags.data());
       for (const EnginePush& p : pushes_) work_.engine_bytes += p.rows * work_.row_bytes();
     }
-    work_.queue = cluster.queue(rank);
-    work_.dog = cluster.watchdog(rank);
     return Status::ok();
   }
 

@@ -19,6 +19,11 @@ const char* place_name(Place place) {
     case Place::kNone: break;
     case Place::kSlotFree: return "the end of an earlier launch (slot";
     case Place::kChunkArrived: return "rows (chunk";
+    case Place::kSumSlotFree: return "sums of an earlier round to be read (slice";
+    case Place::kPartialArrived: return "partial sums (slice";
+    case Place::kNodeSumArrived: return "the sums of a node (slice";
+    case Place::kResultArrived: return "finished rows (slice";
+    case Place::kResultSlotFree: return "finished rows of an earlier round to be read (slice";
     case Place::kQueueSpace: return "room in the command queue (flag";
     case Place::kTransport: return "the network (flag";
   }

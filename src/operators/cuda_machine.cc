@@ -51,7 +51,9 @@ class CudaMachine : public Machine {
             .tile_widths = {{{wide, kStepCost}, {narrow, kHalfWidthStepCost}}},
             .band = kBandRows / kernel.tile_m,
             .chunk_bytes = 256 << 10,
-            .copy_engines = engine_ != nullptr};
+            .copy_engines = engine_ != nullptr,
+            .pad_rows = kernel.pad_rows,
+            .pad_cols = kernel.pad_cols};
   }
   DeviceMemory& memory() override { return *on_->memory; }
   std::string device_id() const override { return on_->id; }
@@ -72,6 +74,11 @@ class CudaMachine : public Machine {
     const DeviceScope scope(on_->device);
     MK_CUDA_CHECK(scope.entered());
     return launch_on_cuda(op, pushes, {*on_->pool, engine_.get()}, stream);
+  }
+  Status launch(const GemmReduceWork& op, StreamHandle stream) override {
+    const DeviceScope scope(on_->device);
+    MK_CUDA_CHECK(scope.entered());
+    return launch_on_cuda(op, {*on_->pool, engine_.get()}, stream);
   }
 
  private:

@@ -31,7 +31,9 @@ class HostMachine : public Machine {
             .tile_widths = {{{32, kStepCost}, {16, kHalfWidthStepCost}}},
             .band = 4,
             .chunk_bytes = 16 << 10,
-            .copy_engines = true};
+            .copy_engines = true,
+            .pad_rows = 1,
+            .pad_cols = 1};
   }
   DeviceMemory& memory() override { return *memory_; }
   std::string device_id() const override { return {}; }
@@ -47,6 +49,11 @@ class HostMachine : public Machine {
                 StreamHandle stream) override {
     if (stream == nullptr) return no_stream();
     launch_on_host(op, pushes, stream_of(stream));
+    return Status::ok();
+  }
+  Status launch(const GemmReduceWork& op, StreamHandle stream) override {
+    if (stream == nullptr) return no_stream();
+    launch_on_host(op, stream_of(stream));
     return Status::ok();
   }
 

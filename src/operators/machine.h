@@ -15,6 +15,7 @@
 #include "memory/device_memory.h"
 #include "protocol/all_gather_gemm.h"
 #include "protocol/engine_push.h"
+#include "protocol/gemm_reduce_work.h"
 #include "schedule/tile_choice.h"
 
 namespace mkernel {
@@ -39,6 +40,8 @@ struct MachineShape {
   uint32_t band;         // tile rows per band of the tile order
   uint64_t chunk_bytes;  // a good size of one message
   bool copy_engines;     // can push to local peers beside the kernel
+  uint32_t pad_rows;     // partial sums in work space are padded to multiples of these
+  uint32_t pad_cols;
 };
 
 class Machine {
@@ -53,6 +56,7 @@ class Machine {
   /// Enqueues one launch: its blocks, and beside them the pushes. It ends when both are done.
   virtual Status launch(const AllGatherGemmWork& op, std::span<const EnginePush> pushes,
                         StreamHandle stream) = 0;
+  virtual Status launch(const GemmReduceWork& op, StreamHandle stream) = 0;
 };
 
 using Machines = std::vector<std::unique_ptr<Machine>>;

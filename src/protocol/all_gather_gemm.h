@@ -6,40 +6,27 @@
 //   uint32_t broadcast(uint32_t v)     block barrier; the leader's v
 //   void copy_rows(const RowCopy&)     all threads; may be in flight until the next sync()
 //   void split(feed, multiply)         runs feed() on the leader beside multiply() on other threads
-//   void feed(const TileWork&), void stop()   within feed(): hand a tile over, or the end
-//   bool take(TileWork*)                      within multiply(): false at the end
-//   void multiply(const TileWork&)            within multiply(): compute and store the tile
+// and what tile_loops.h asks for.
 #pragma once
 #include <cstdint>
 
-#include <mkernel/tensor.h>
-
-#include "command/queue.h"
 #include "control/fixed_split.h"
-#include "core/flag_word.h"
-#include "core/watchdog.h"
-#include "protocol/launch_state.h"
+#include "protocol/launch_work.h"
 #include "protocol/slot_flags.h"
-#include "protocol/tile_work.h"
+#include "protocol/tile_loops.h"
 #include "schedule/all_gather_tasks.h"
 #include "schedule/gather_tile_order.h"
 
 namespace mkernel {
 
-/// Everything a launch needs, handed to its blocks by value. Pitches are in bytes.
-struct AllGatherGemmWork {
-  // Schedule.
+/// Everything a launch needs, handed to its blocks by value. Pitches are in bytes. The work space
+/// is the gathered A, flags.slots times [m, k].
+struct AllGatherGemmWork : LaunchWork {
   GatherTasks tasks;
   GatherTileOrder tiles;
   SlotFlags flags;
   FixedSplit split;
-  uint32_t num_blocks = 0;
 
-  // Work space: the gathered A, flags.slots times [m, k].
-  char* own_slots = nullptr;
-  char* const* peer_slots = nullptr;      // by gpu index in the node; own ones too
-  uint32_t* const* peer_flags = nullptr;  // by gpu index in the node
-  uint64_t network_address = 0;           // of the slots, the same number on every rank
   uint64_t slot_bytes = 0;
   uint64_t slot_pitch = 0;
 
@@ -47,59 +34,22 @@ struct AllGatherGemmWork {
   bool ends_together = false;  // the launch ends when all peers are done with it
   uint64_t engine_bytes = 0;   // that copy engines write to local peers in a launch
 
-  LaunchState* state = nullptr;
-  CommandQueue queue;
-  Watchdog dog;
-
-  // Operands of this launch.
-  const char* a = nullptr;
-  uint64_t a_pitch = 0;
-  const char* b = nullptr;
-  uint64_t b_pitch = 0;
-  char* c = nullptr;
-  uint64_t c_pitch = 0;
-  uint32_t k = 0;
-  DType dtype = DType::kBf16;
-  BLayout b_layout = BLayout::kKN;
-
-  MK_HD uint32_t rank() const { return tasks.rank; }
-  MK_HD const ClusterShape& cluster() const { return tasks.cluster; }
   MK_HD uint64_t row_bytes() const { return uint64_t{k} * kElementBytes; }
 
   MK_HD uint64_t slot_offset(uint32_t epoch, uint64_t row) const {
     return flags.slot_of(epoch) * slot_bytes + row * slot_pitch;
   }
   MK_HD char* slot_row(uint32_t local_rank, uint32_t epoch, uint64_t row) const {
-    return peer_slots[cluster().gpu_of(local_rank)] + slot_offset(epoch, row);
-  }
-  /// A flag of a rank of this node.
-  MK_HD uint32_t* flag(uint32_t local_rank, uint32_t index) const {
-    return flag_word(peer_flags[cluster().gpu_of(local_rank)], index);
+    return slot_at(local_rank, slot_offset(epoch, row));
   }
   /// Own rows are computed from the caller's A as it is; all others from the work space.
-  MK_HD bool in_place(uint32_t slice) const { return slice == rank(); }
+  MK_HD bool in_place(uint32_t slice) const { return slice == rank; }
 };
-
-/// Waits, as the leader, until `flag` of this rank has reached `want`. `heard`: see Watchdog::wait.
-template <class Heard>
-MK_HD bool await_flag(const AllGatherGemmWork& op, uint32_t flag, uint32_t want,
-                      const WaitSite& site, Tally& tally, Heard&& heard) {
-  uint32_t* word = op.flag(op.rank(), flag);
-  const auto seen = [&] { return load_acquire<Scope::kSys>(word); };
-  const WaitResult result = op.dog.wait(site, want, seen, heard);
-  tally.waits += result.waited ? 1 : 0;
-  if (!result.ok) store_relaxed<Scope::kGpu>(&op.state->broken, 1u);
-  return result.ok;
-}
 
 /// Whether any rows of a slice have come in this launch, so that its rank must have begun.
 MK_HD bool any_arrived(const AllGatherGemmWork& op, uint32_t epoch, uint32_t slice) {
-  if (slice == op.rank()) return true;
   const uint32_t first = op.flags.arrived(op.flags.slot_of(epoch), slice, 0);
-  for (uint32_t chunk = 0; chunk < op.flags.chunks; ++chunk) {
-    if (reached(load_relaxed<Scope::kSys>(op.flag(op.rank(), first + chunk)), epoch)) return true;
-  }
-  return false;
+  return slice == op.rank || any_reached(op, first, op.flags.chunks, epoch);
 }
 
 MK_HD bool await_chunk(const AllGatherGemmWork& op, uint32_t epoch, uint32_t slice, uint32_t chunk,
@@ -111,19 +61,15 @@ MK_HD bool await_chunk(const AllGatherGemmWork& op, uint32_t epoch, uint32_t sli
 
 /// Calls visit(peer) for every rank that this one writes to, which are also those that write to it.
 template <class Visit>
-MK_HD bool for_each_peer(const ClusterShape& cluster, uint32_t rank, Visit&& visit) {
-  for (uint32_t step = 1; step < cluster.gpus; ++step)
-    if (!visit(cluster.local_peer(rank, step))) return false;
-  for (uint32_t step = 1; step < cluster.nodes; ++step)
-    if (!visit(cluster.rail_peer(rank, step))) return false;
-  return true;
+MK_HD bool for_each_peer(const AllGatherGemmWork& op, Visit&& visit) {
+  return for_each_local_peer(op, visit) && for_each_rail_peer(op, visit);
 }
 
 /// Waits until every peer is done with the slots of launches up to `epoch`: nobody uses them any
 /// more, neither at the peers nor, as the source of a write, at this rank. A peer's caller may
 /// launch late, and nothing tells that from a launch that stands still.
 MK_HD bool await_credit(const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
-  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+  return for_each_peer(op, [&](uint32_t peer) {
     return await_flag(op, op.flags.credit(peer), epoch,
                       {Place::kSlotFree, peer, op.flags.slot_of(epoch)}, tally,
                       [] { return false; });
@@ -137,11 +83,11 @@ MK_HD void copy_chunk(Block& block, const AllGatherGemmWork& op, uint32_t epoch,
   const uint64_t row = op.tasks.chunks.split.slice(t.slice).begin + rows.begin;
   RowCopy copy{
       op.slot_row(t.dst, epoch, row), op.slot_pitch, nullptr, 0, rows.count, op.row_bytes()};
-  if (t.slice == op.rank()) {
+  if (t.slice == op.rank) {
     copy.src = op.a + rows.begin * op.a_pitch;
     copy.src_pitch = op.a_pitch;
   } else {
-    copy.src = op.slot_row(op.rank(), epoch, row);
+    copy.src = op.slot_row(op.rank, epoch, row);
     copy.src_pitch = op.slot_pitch;
   }
   block.copy_rows(copy);
@@ -149,7 +95,7 @@ MK_HD void copy_chunk(Block& block, const AllGatherGemmWork& op, uint32_t epoch,
   if (!block.leader()) return;
   store_release<Scope::kSys>(
       op.flag(t.dst, op.flags.arrived(op.flags.slot_of(epoch), t.slice, t.chunk)), epoch);
-  if (t.dst != op.rank()) tally.local_bytes += rows.count * op.row_bytes();
+  if (t.dst != op.rank) tally.local_bytes += rows.count * op.row_bytes();
 }
 
 /// Hands one staged chunk to the network. Called by the leader.
@@ -177,7 +123,7 @@ MK_HD void communicate(Block& block, const AllGatherGemmWork& op, uint32_t epoch
     if (rows.count == 0) continue;
     bool ok = true;
     if (block.leader()) {
-      const bool from_slot = t.kind == GatherTask::Kind::kSend || t.slice != op.rank();
+      const bool from_slot = t.kind == GatherTask::Kind::kSend || t.slice != op.rank;
       if (from_slot) ok = await_chunk(op, epoch, t.slice, t.chunk, tally);
       if (ok && t.kind == GatherTask::Kind::kSend) ok = send_chunk(op, epoch, t, rows, tally);
     }
@@ -193,41 +139,21 @@ MK_HD TileWork tile_work(const AllGatherGemmWork& op, uint32_t epoch, const Gath
   return {kFirstSlot + op.flags.slot_of(epoch), row, row, tile.rows, tile.col};
 }
 
-/// The feeding thread of a computing block: claims tiles, waits for their rows, hands them over.
-/// A tile is claimed when the one before is fed, not earlier, so that none waits at a busy block
-/// while another one idles; the claim's latency hides behind the stages that are still to be used.
-template <class Block>
-MK_HD void feed_tiles(Block& block, const AllGatherGemmWork& op, uint32_t epoch, Tally& tally) {
-  const uint32_t num_tiles = op.tiles.size();
-  for (uint32_t i; (i = draw(&op.state->tile_ticket)) < num_tiles;) {
-    const GatherTile tile = op.tiles.tile(i);
-    if (tile.rows == 0) continue;
-    if (!op.in_place(tile.slice) &&
-        !await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally))
-      break;
-    block.feed(tile_work(op, epoch, tile));
-    ++tally.tiles;
-  }
-  block.stop();
-}
-
-template <class Block>
-MK_HD void multiply_tiles(Block& block) {
-  TileWork tile;
-  while (block.take(&tile)) block.multiply(tile);
+/// Tile i, once its rows are there.
+MK_HD bool prepare_tile(const AllGatherGemmWork& op, uint32_t epoch, uint32_t i, TileWork* work,
+                        Tally& tally) {
+  const GatherTile tile = op.tiles.tile(i);
+  *work = tile_work(op, epoch, tile);
+  return tile.rows == 0 || op.in_place(tile.slice) ||
+         await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally);
 }
 
 /// Tells every peer that this rank is done with the slots of launches up to `epoch`. A launch that
 /// broke off says nothing: what was sent to it may still be on its way, out of the peers' slots.
 MK_HD bool give_credit(const AllGatherGemmWork& op, uint32_t epoch) {
-  if (load_relaxed<Scope::kGpu>(&op.state->broken) != 0) return false;
-  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
-    const uint32_t credit = op.flags.credit(op.rank());
-    if (!op.cluster().same_node(op.rank(), peer))
-      return op.queue.push({0, 0, 0, epoch, credit, static_cast<uint16_t>(peer)}, op.dog);
-    store_release<Scope::kSys>(op.flag(peer, credit), epoch);
-    return true;
-  });
+  if (broken(op)) return false;
+  return for_each_peer(
+      op, [&](uint32_t peer) { return raise_flag(op, peer, op.flags.credit(op.rank), epoch); });
 }
 
 /// The last block to leave gives the slot back, resets the tickets and advances the epoch.
@@ -239,19 +165,7 @@ MK_HD void end_launch(const AllGatherGemmWork& op, uint32_t epoch) {
   tally.local_bytes = op.engine_bytes;
   if (op.ends_together) await_credit(op, epoch, tally);
   add_tally(op.state, tally);
-  LaunchState& s = *op.state;
-  store_relaxed<Scope::kGpu>(&s.role_ticket, 0u);
-  store_relaxed<Scope::kGpu>(&s.task_ticket, 0u);
-  store_relaxed<Scope::kGpu>(&s.tile_ticket, 0u);
-  store_relaxed<Scope::kGpu>(&s.left, 0u);
-  ++s.launches;
-  store_release<Scope::kSys>(&s.epoch, epoch + 1);
-}
-
-/// The number of the running launch. Each role reads it for itself: held across the main loop, it
-/// would cost a register that the accumulators need.
-MK_HD uint32_t running_epoch(const AllGatherGemmWork& op) {
-  return load_acquire<Scope::kGpu>(&op.state->epoch);
+  end_epoch(op, epoch + 1);
 }
 
 /// One block of one launch, from start to end.
@@ -267,14 +181,15 @@ MK_HD void all_gather_gemm(Block& block, const AllGatherGemmWork& op) {
   }
   const auto feed = [&] {
     Tally tally;
-    feed_tiles(block, op, running_epoch(op), tally);
+    const uint32_t epoch = running_epoch(op);
+    const auto prepare = [&](uint32_t i, TileWork* work) {
+      return prepare_tile(op, epoch, i, work, tally);
+    };
+    feed_tiles(block, op.state, op.tiles.size(), prepare, tally);
     add_tally(op.state, tally);
   };
   block.split(feed, [&] { multiply_tiles(block); });
-  block.sync();
-  if (!block.leader()) return;
-  const uint32_t epoch = running_epoch(op);
-  if (add_acq_rel<Scope::kGpu>(&op.state->left, 1u) + 1 == op.num_blocks) end_launch(op, epoch);
+  leave_launch(block, op, [&](uint32_t epoch) { end_launch(op, epoch); });
 }
 
 }  // namespace mkernel

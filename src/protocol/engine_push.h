@@ -26,7 +26,7 @@ inline std::vector<EnginePush> engine_pushes(const AllGatherGemmWork& op, char* 
     const GatherTask t = op.tasks.push(i);
     const Rows rows = op.tasks.chunks.chunk(t.slice, t.chunk);
     if (rows.count == 0) continue;
-    const uint32_t peer = op.cluster().gpu_of(t.dst);
+    const uint32_t peer = op.cluster.gpu_of(t.dst);
     const uint64_t row = op.tasks.chunks.split.slice(t.slice).begin + rows.begin;
     pushes.push_back({rows.begin, rows.count, slots[peer] + op.slot_offset(0, row),
                       flag_word(flags[peer], op.flags.arrived(0, t.slice, t.chunk))});

@@ -28,10 +28,10 @@ struct LaunchState {
 
 /// What one role of one block did; its leader keeps it and adds it to the totals at the role's end.
 struct Tally {
-  uint64_t tiles = 0;
+  uint32_t tiles = 0;
+  uint32_t waits = 0;
   uint64_t local_bytes = 0;
   uint64_t network_bytes = 0;
-  uint64_t waits = 0;
 };
 
 MK_HD void add_tally(LaunchState* state, const Tally& t) {

@@ -11,10 +11,11 @@ inline constexpr uint32_t kFirstSlot = 1;  // kFirstSlot + s: slot s of the gath
 /// One output tile of at most tile_m x tile_n.
 struct TileWork {
   uint32_t source;
-  uint32_t a_row;  // first row in the source
-  uint32_t c_row;  // first row in C
-  uint32_t rows;   // 1 .. tile_m
-  uint32_t col;    // first column of B and C
+  uint32_t a_row;       // first row in the source
+  uint32_t c_row;       // first row in C
+  uint32_t rows;        // 1 .. tile_m
+  uint32_t col;         // first column of B and C
+  uint32_t ticket = 0;  // which tile it is, where somebody else than the feeder wants to know
 };
 
 /// A copy of rows; pitches and sizes in bytes.

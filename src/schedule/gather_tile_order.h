@@ -7,6 +7,7 @@
 #include "core/target.h"
 #include "schedule/cluster.h"
 #include "schedule/row_chunks.h"
+#include "schedule/tile_bands.h"
 
 namespace mkernel {
 
@@ -19,8 +20,7 @@ struct GatherTile {
 };
 
 /// Own slice first, then the node's, then node by node the remote ones, each in the order in which
-/// GatherTasks make them arrive. Tiles never cross slices. Within a slice, bands of `band` tile
-/// rows are walked column by column: a band's rows of A and one column of B stay in L2.
+/// GatherTasks make them arrive. Tiles never cross slices.
 struct GatherTileOrder {
   ClusterShape cluster;
   RowSplit split;
@@ -44,14 +44,11 @@ struct GatherTileOrder {
 
   MK_HD constexpr GatherTile tile(uint32_t i) const {
     const uint32_t slice = slice_at(i / tiles_per_slice()), in = i % tiles_per_slice();
-    const uint32_t band_begin = in / (band * col_tiles()) * band;
-    const uint32_t band_rows = smaller(band, row_tiles() - band_begin);
-    const uint32_t in_band = in - band_begin * col_tiles();
-    const uint64_t row = uint64_t{band_begin + in_band % band_rows} * tile_m;
+    const GridPlace at = place_in_bands(in, row_tiles(), col_tiles(), band);
+    const uint64_t row = uint64_t{at.row} * tile_m;
     const uint64_t count = split.slice(slice).count;
     const uint64_t rows = row < count ? smaller<uint64_t>(tile_m, count - row) : 0;
-    return {slice, static_cast<uint32_t>(row), static_cast<uint32_t>(rows),
-            in_band / band_rows * tile_n};
+    return {slice, static_cast<uint32_t>(row), static_cast<uint32_t>(rows), at.col * tile_n};
   }
 };
 

@@ -25,6 +25,22 @@ struct RowSplit {
   MK_HD constexpr uint64_t largest() const { return ceil_div<uint64_t>(rows, ranks); }
 };
 
+/// The same, for less than 2^32 rows, and so that a device need not divide to find a slice.
+struct FastRowSplit {
+  uint32_t rows = 0;
+  uint32_t base = 0;  // rows of every slice
+  uint32_t more = 0;  // slices that have one more
+
+  FastRowSplit() = default;
+  explicit constexpr FastRowSplit(const RowSplit& split)
+      : rows(static_cast<uint32_t>(split.rows)),
+        base(static_cast<uint32_t>(split.rows / split.ranks)),
+        more(static_cast<uint32_t>(split.rows % split.ranks)) {}
+
+  MK_HD constexpr uint32_t begin(uint32_t rank) const { return rank * base + smaller(rank, more); }
+  MK_HD constexpr uint32_t count(uint32_t rank) const { return base + (rank < more ? 1 : 0); }
+};
+
 /// A slice cut into chunks of `chunk_rows` rows, the last one short: the unit of sending.
 struct ChunkMap {
   RowSplit split;

@@ -1,26 +1,11 @@
 #include "tests/harness/gather_case.h"
 
-#include <iterator>
 #include <thread>
 
 #include "core/float16.h"
 
 namespace mkernel::harness {
 namespace {
-
-using Bits = std::vector<uint16_t>;
-
-constexpr uint16_t kCanary = 0x7fe1;  // a NaN: neither an input nor a result
-
-/// Integers of -4 .. 4: exact in both formats, and so are sums of their products below 2^24.
-Bits random_matrix(std::mt19937& random, int64_t rows, int64_t cols, int64_t ld, DType dtype) {
-  Bits bits(static_cast<size_t>(rows * ld), kCanary);
-  std::uniform_int_distribution<int> value(-4, 4);
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < cols; ++j)
-      bits[static_cast<size_t>(i * ld + j)] = from_float(static_cast<float>(value(random)), dtype);
-  return bits;
-}
 
 /// The matrices of one launch of one rank, in the rank's buffers.
 struct Operands {
@@ -37,8 +22,6 @@ struct RankState {
   std::vector<Buffer> buffers;
   std::vector<Operands> launches;
 };
-
-uint64_t bytes_of(const Bits& bits) { return bits.size() * kElementBytes; }
 
 class Run {
  public:
@@ -104,7 +87,7 @@ class Run {
   }
 
   static uint64_t stride(int64_t elements) {
-    return (static_cast<uint64_t>(elements) * kElementBytes + 255) / 256 * 256;
+    return aligned_bytes(static_cast<uint64_t>(elements) * kElementBytes);
   }
 
   Status launch(RankState& r, const Operands& o) {
@@ -209,26 +192,6 @@ class Run {
   std::vector<RankState> ranks_;
 };
 
-int pick(std::mt19937& random, int low, int high) {
-  return std::uniform_int_distribution<int>(low, high)(random);
-}
-
-void random_network(std::mt19937& random, GatherCase& c) {
-  LoopbackOptions& link = c.cluster.loopback;
-  link.order = pick(random, 0, 1) ? LinkOrder::kReordered : LinkOrder::kInOrder;
-  link.seed = random();
-  if (pick(random, 0, 2) == 0) {
-    link.link_us = pick(random, 1, 300);
-    link.link_gbs = 0.05 * pick(random, 1, 20);
-  }
-  if (pick(random, 0, 3) == 0) link.late_us = pick(random, 100, 3000);
-  if (pick(random, 0, 3) == 0) {
-    for (int i = 0; i < 3; ++i)
-      link.stalled_ranks.push_back(pick(random, 0, c.cluster.nodes * c.cluster.gpus - 1));
-    link.stall_us = pick(random, 100, 3000);
-  }
-}
-
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
@@ -248,16 +211,8 @@ std::ostream& operator<<(std::ostream& out, const GatherCase& c) {
 }
 
 GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
-  static constexpr int kClusters[][2] = {{1, 1}, {1, 2}, {1, 8}, {2, 1}, {2, 4},
-                                         {3, 2}, {4, 4}, {3, 3}, {5, 1}, {1, 3}};
   GatherCase c;
-  const auto& cluster = kClusters[pick(random, 0, std::size(kClusters) - 1)];
-  c.cluster.nodes = cluster[0];
-  c.cluster.gpus = cluster[1];
-  c.cluster.timeout_us = 60'000'000 / kLimitScale;
-  c.cluster.contact_timeout_us = c.cluster.timeout_us;
-  // Half of the runs cross the wrap of the epoch.
-  c.cluster.first_epoch = pick(random, 0, 1) ? 0u - static_cast<uint32_t>(pick(random, 0, 3)) : 0u;
+  c.cluster = random_cluster(random);
   const int world = c.cluster.nodes * c.cluster.gpus;
   c.shape.m = pick(random, 0, 3) == 0 ? pick(random, 0, world)
                                       : pick(random, 0, limits.rows_per_rank * world);
@@ -277,7 +232,6 @@ GatherCase random_case(std::mt19937& random, const CaseLimits& limits) {
   c.pad_c = pick(random, 0, 9);
   c.iterations = pick(random, 1, 5);
   c.seed = random();
-  random_network(random, c);
   return c;
 }
 

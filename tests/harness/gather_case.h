@@ -13,15 +13,9 @@
 
 #include <mkernel/operators.h>
 
-namespace mkernel::harness {
+#include "tests/harness/operands.h"
 
-/// Limits of waits in builds with a sanitizer are five times as long as they are told to be, which
-/// is more than they are slower; and what a planted fault makes hang should not hang for long.
-#if defined(MK_SANITIZER)
-inline constexpr int64_t kLimitScale = 5;
-#else
-inline constexpr int64_t kLimitScale = 1;
-#endif
+namespace mkernel::harness {
 
 struct GatherCase {
   ClusterOptions cluster;
@@ -47,6 +41,7 @@ struct CaseLimits {
   int blocks = 4;
   int tile_widths[2] = {32, 16};
   bool copy_engines = true;
+  uint64_t tile_workspace = 128 << 10;  // what one tile per rank needs on any cluster, at most
 };
 
 /// A random cluster, shape and network, from one rank to 16.

@@ -18,8 +18,9 @@ constexpr uint32_t kChunks = 4;
 class Waiter {
  public:
   explicit Waiter(WaitLimits limits) {
-    op_.tasks.cluster = {1, 3};
-    op_.tasks.rank = 1;
+    op_.cluster = {1, 3};
+    op_.rank = 1;
+    op_.gpu = 1;
     op_.flags = {.first = 3, .world = 3, .chunks = kChunks};
     words_.assign((op_.flags.first + op_.flags.size()) * kFlagStride, kEpoch - 1);
     regions_[1] = words_.data();

@@ -20,12 +20,8 @@ __global__ void __launch_bounds__(Config::kNumThreads, 1)
 
 template <class Config>
 KernelInstance all_gather_gemm_instance() {
-  return {.function = reinterpret_cast<const void*>(&all_gather_gemm_kernel<Config>),
-          .threads = Config::kNumThreads,
-          .shared_bytes = Config::kSharedBytes,
-          .cluster = Config::kCluster,
-          .tile_m = Config::kTileRows,
-          .tile_n = Config::kTileN};
+  return gemm_kernel_instance<Config>(
+      reinterpret_cast<const void*>(&all_gather_gemm_kernel<Config>));
 }
 
 }  // namespace mkernel
