@@ -157,12 +157,46 @@ Status choose_processes(Arguments& a, ProcessArguments& p, const CLI::App& comma
   return Status::ok();
 }
 
+/// What sums over ranks take besides.
+void add_sum(CLI::App& app, CaseArguments& c) {
+  add_choice<Partials>(
+      app, "--partials", [&c](Partials partials) { c.partials = partials; },
+      {{"16bit", Partials::k16Bit}, {"fp32", Partials::kFp32}},
+      "sums: what ranks' parts travel in (16bit)");
+  const auto set_alpha = [&c](const std::string& text) {
+    const bool negative = text.starts_with('-');
+    const Result<double> alpha = parse_non_negative("--alpha", negative ? text.substr(1) : text);
+    if (!alpha) throw CLI::ValidationError(alpha.status().message());
+    c.alpha = negative ? -alpha.value() : alpha.value();
+  };
+  app.add_option_function<std::string>("--alpha", set_alpha, "sums: factor (1)")
+      ->type_name("NUMBER");
+  app.add_flag("--bias", c.bias, "sums: add a row to every row");
+  app.add_flag("--residual", c.residual, "sums: add a matrix");
+  add_choice<Activation>(
+      app, "--activation", [&c](Activation activation) { c.activation = activation; },
+      {{"none", Activation::kNone},
+       {"relu", Activation::kRelu},
+       {"gelu", Activation::kGelu},
+       {"silu", Activation::kSilu}},
+      "sums: applied at last (none)");
+  add_choice<Output>(
+      app, "--out", [&c](Output output) { c.output = output; },
+      {{"same", Output::kSame}, {"fp32", Output::kFp32}}, "sums: type of C (same)");
+  add_whole(app, "--workspace-mib", c.workspace_mib, {0, 1 << 20},
+            "sums: most work space per rank, 0: 256 (0)");
+  add_whole(app, "--round-tiles", c.round_tiles, {0, kMaxExtent},
+            "sums: tiles of each rank's rows in one go (0)");
+}
+
 void add_operands(CLI::App& app, CaseArguments& c) {
   const auto choose_dtype = [&c](DType dtype) { c.dtype = dtype; };
   const auto choose_layout = [&c](BLayout layout) { c.b_layout = layout; };
-  add_whole(app, "--m", c.m, {0, kMaxExtent}, "rows of A over all ranks")->required();
+  add_whole(app, "--m", c.m, {0, kMaxExtent}, "rows of A over all ranks, or of the sum")
+      ->required();
   add_whole(app, "--n", c.n, {1, kMaxExtent}, "columns of C")->required();
-  add_whole(app, "--k", c.k, {1, kMaxExtent}, "columns of A")->required();
+  add_whole(app, "--k", c.k, {1, kMaxExtent}, "columns of A: of a rank's, for a sum over ranks")
+      ->required();
   add_choice<DType>(app, "--dtype", choose_dtype, {{"bf16", DType::kBf16}, {"fp16", DType::kFp16}},
                     "of all matrices (bf16)");
   add_choice<BLayout>(app, "--b-layout", choose_layout,
@@ -178,6 +212,7 @@ void add_operands(CLI::App& app, CaseArguments& c) {
   add_choice<Push>(app, "--push", choose_push,
                    {{"auto", Push::kAuto}, {"blocks", Push::kBlocks}, {"engine", Push::kEngine}},
                    "who writes to the ranks of the node (auto)");
+  add_sum(app, c);
 }
 
 /// Iterations where none were asked for.
@@ -297,6 +332,18 @@ const char* name_of(Push push) {
     case Push::kEngine: return "engine";
   }
   return "auto";
+}
+
+const char* name_of(Partials partials) { return partials == Partials::kFp32 ? "fp32" : "16bit"; }
+const char* name_of(Output output) { return output == Output::kFp32 ? "fp32" : "same"; }
+const char* name_of(Activation activation) {
+  switch (activation) {
+    case Activation::kNone: break;
+    case Activation::kRelu: return "relu";
+    case Activation::kGelu: return "gelu";
+    case Activation::kSilu: return "silu";
+  }
+  return "none";
 }
 
 const char* name_of(LinkOrder order) {

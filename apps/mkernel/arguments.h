@@ -24,6 +24,16 @@ struct CaseArguments {
   bool gather_a = false;
   uint64_t seed = 1;
   AllGatherGemmTuning tuning;
+
+  // Sums over all ranks.
+  Partials partials = Partials::k16Bit;
+  double alpha = 1;
+  bool bias = false;
+  bool residual = false;
+  Activation activation = Activation::kNone;
+  Output output = Output::kSame;
+  int64_t workspace_mib = 0;
+  int64_t round_tiles = 0;
 };
 
 /// What net-bench takes.
@@ -62,5 +72,8 @@ const char* name_of(BLayout layout);
 const char* name_of(DeviceKind device);
 const char* name_of(LinkOrder order);
 const char* name_of(Push push);
+const char* name_of(Partials partials);
+const char* name_of(Activation activation);
+const char* name_of(Output output);
 
 }  // namespace mkernel::app

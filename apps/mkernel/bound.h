@@ -9,9 +9,11 @@
 
 namespace mkernel::app {
 
-/// |c - ref| <= unit * |ref| + slack * sum|a||b| + tiny, where ref is summed in fp64.
-/// `unit` is half an ulp of the output format at worst, 2^-8 for bf16 and 2^-11 for fp16; `slack`
-/// is 2^-22 * sqrt(K), for fp32 sums in any order; `tiny` is half the smallest subnormal.
+/// |c - ref| <= unit * |ref| + slack * sum|a||b| + tiny, where ref is summed in fp64 (judge(), in
+/// host_verify.h, holds c to it). The error as a share of that is right up to 1, and a NaN
+/// infinitely wrong. `unit` is half an ulp of the output format at worst, 2^-8 for bf16 and 2^-11
+/// for fp16; `slack` is 2^-22 * sqrt(K), for fp32 sums in any order; `tiny` is half the smallest
+/// subnormal.
 struct ErrorBound {
   double unit = 0;
   double slack = 0;
@@ -21,13 +23,6 @@ struct ErrorBound {
     const bool bf16 = dtype == DType::kBf16;
     return {bf16 ? 0x1p-8 : 0x1p-11, 0x1p-22 * std::sqrt(static_cast<double>(k)),
             bf16 ? 0x1p-134 : 0x1p-25};
-  }
-
-  /// The error as a share of its bound: right up to 1. A NaN is infinitely wrong.
-  MK_HD double share(double c, double ref, double abs_sum) const {
-    const double error = fabs(c - ref);
-    const double share = error / (unit * fabs(ref) + slack * abs_sum + tiny);
-    return share >= 0 ? share : HUGE_VAL;
   }
 };
 

@@ -19,14 +19,22 @@ Status prepare_dump(const std::string& directory) {
           "--dump: got '" + directory + "', allowed is a directory that exists or can be made"};
 }
 
+template <class Element>
+Status download(Context& context, const Matrix& matrix, std::vector<Element>& elements) {
+  if (elements.empty()) return Status::ok();
+  return context.download(elements.data(), matrix.data, elements.size() * sizeof(Element));
+}
+
 Status dump_matrix(Context& context, const std::string& path, const NamedMatrix& array) {
   const int64_t rows = array.matrix.rows;
   const int64_t cols = array.matrix.cols;
-  std::vector<uint16_t> elements(static_cast<size_t>(rows * cols));
-  if (!elements.empty()) {
-    MK_RETURN_IF_ERROR(
-        context.download(elements.data(), array.matrix.data, elements.size() * sizeof(uint16_t)));
+  if (array.fp32) {
+    std::vector<float> floats(static_cast<size_t>(rows * cols));
+    MK_RETURN_IF_ERROR(download(context, array.matrix, floats));
+    return write_npy(path, rows, cols, floats);
   }
+  std::vector<uint16_t> elements(static_cast<size_t>(rows * cols));
+  MK_RETURN_IF_ERROR(download(context, array.matrix, elements));
   if (!array.transposed) return write_npy(path, rows, cols, elements);
   std::vector<uint16_t> turned(elements.size());
   for (int64_t i = 0; i < rows; ++i)

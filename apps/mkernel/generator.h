@@ -8,7 +8,7 @@
 
 namespace mkernel::app {
 
-enum class Array : uint32_t { kA = 1, kB = 2 };
+enum class Array : uint32_t { kA = 1, kB = 2, kBias = 3, kResidual = 4 };
 
 /// Names one array of inputs. A rank's array counts its elements from 0, row-major, unpadded.
 struct ArrayKey {

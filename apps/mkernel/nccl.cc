@@ -1,4 +1,4 @@
-// NCCL through dlopen. Its C interface is declared here by hand: six functions whose ABI has not
+// NCCL through dlopen. Its C interface is declared here by hand: eight functions whose ABI has not
 // changed since NCCL 2.0.
 #if defined(MK_WITH_CUDA)
 #include "nccl.h"
@@ -14,6 +14,9 @@ namespace {
 
 using NcclComm = void*;
 constexpr int kNcclUint8 = 1;
+constexpr int kNcclFloat16 = 6;
+constexpr int kNcclBfloat16 = 9;
+constexpr int kNcclSum = 0;
 
 struct NcclApi {
   int (*init_all)(NcclComm* comms, int num_devices, const int* devices) = nullptr;
@@ -21,6 +24,10 @@ struct NcclApi {
   int (*group_start)() = nullptr;
   int (*group_end)() = nullptr;
   int (*all_gather)(const void* from, void* to, size_t count, int type, NcclComm,
+                    cudaStream_t) = nullptr;
+  int (*reduce_scatter)(const void* from, void* to, size_t count_of_each, int type, int op,
+                        NcclComm, cudaStream_t) = nullptr;
+  int (*all_reduce)(const void* from, void* to, size_t count, int type, int op, NcclComm,
                     cudaStream_t) = nullptr;
   const char* (*error_string)(int) = nullptr;
 };
@@ -40,6 +47,8 @@ Result<NcclApi> open_nccl() {
       find_symbol(library, "ncclGroupStart", api.group_start) &&
       find_symbol(library, "ncclGroupEnd", api.group_end) &&
       find_symbol(library, "ncclAllGather", api.all_gather) &&
+      find_symbol(library, "ncclReduceScatter", api.reduce_scatter) &&
+      find_symbol(library, "ncclAllReduce", api.all_reduce) &&
       find_symbol(library, "ncclGetErrorString", api.error_string))
     return api;
   return Status(Code::kUnavailable, std::string("nccl: ") + kName + " lacks a function");
@@ -53,22 +62,42 @@ class NcclInProcess final : public Nccl {
   }
 
   Status all_gather(const std::vector<GatherPart>& parts, uint64_t bytes) override {
-    // A group, since one thread calls for all ranks: the calls alone would wait for each other.
-    MK_RETURN_IF_ERROR(check(api_.group_start(), "ncclGroupStart"));
-    Status called;
-    for (size_t r = 0; r < comms_.size() && called; ++r) {
-      called = check(api_.all_gather(parts[r].from, parts[r].to, bytes, kNcclUint8, comms_[r],
-                                     static_cast<cudaStream_t>(parts[r].stream)),
-                     "ncclAllGather");
-    }
-    const Status ended = check(api_.group_end(), "ncclGroupEnd");  // also after a failure
-    return called ? ended : called;
+    return on_all_ranks([&](size_t r) {
+      return check(api_.all_gather(parts[r].from, parts[r].to, bytes, kNcclUint8, comms_[r],
+                                   static_cast<cudaStream_t>(parts[r].stream)),
+                   "ncclAllGather");
+    });
+  }
+
+  Status reduce(const std::vector<ReducePart>& parts, uint64_t elements, DType dtype,
+                bool scatter) override {
+    const int type = dtype == DType::kBf16 ? kNcclBfloat16 : kNcclFloat16;
+    return on_all_ranks([&](size_t r) {
+      const ReducePart& part = parts[r];
+      auto* stream = static_cast<cudaStream_t>(part.stream);
+      if (scatter)
+        return check(api_.reduce_scatter(part.from, part.to, elements / comms_.size(), type,
+                                         kNcclSum, comms_[r], stream),
+                     "ncclReduceScatter");
+      return check(api_.all_reduce(part.from, part.to, elements, type, kNcclSum, comms_[r], stream),
+                   "ncclAllReduce");
+    });
   }
 
  private:
   Status check(int status, const char* call) const {
     if (status == 0) return Status::ok();
     return {Code::kInternal, std::string(call) + " failed: " + api_.error_string(status)};
+  }
+
+  /// A group, since one thread calls for all ranks: the calls alone would wait for each other.
+  template <class Call>
+  Status on_all_ranks(Call&& call) {
+    MK_RETURN_IF_ERROR(check(api_.group_start(), "ncclGroupStart"));
+    Status called;
+    for (size_t r = 0; r < comms_.size() && called; ++r) called = call(r);
+    const Status ended = check(api_.group_end(), "ncclGroupEnd");  // also after a failure
+    return called ? ended : called;
   }
 
   NcclApi api_;

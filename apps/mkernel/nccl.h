@@ -16,12 +16,22 @@ struct GatherPart {
   StreamHandle stream = nullptr;
 };
 
+/// One rank's part of a sum over all ranks.
+struct ReducePart {
+  const void* from = nullptr;
+  void* to = nullptr;
+  StreamHandle stream = nullptr;
+};
+
 /// Threads: one at a time, for all ranks.
 class Nccl {
  public:
   virtual ~Nccl() = default;
   /// Enqueues one all-gather on every rank's stream, `bytes` from each; parts by rank.
   virtual Status all_gather(const std::vector<GatherPart>& parts, uint64_t bytes) = 0;
+  /// Enqueues a sum of `elements` of each rank; with `scatter` each rank gets its part, else all.
+  virtual Status reduce(const std::vector<ReducePart>& parts, uint64_t elements, DType dtype,
+                        bool scatter) = 0;
 };
 
 /// For ranks that live where their `memory` is.

@@ -1,8 +1,10 @@
-// Matrices as .npy files, format 1.0: 16-bit elements as '<u2' bit patterns, C order.
+// Matrices as .npy files, format 1.0, C order: 16-bit elements as '<u2' bit patterns, fp32 as
+// '<f4'.
 #pragma once
 #include <cstdint>
 #include <fstream>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <mkernel/status.h>
@@ -10,9 +12,9 @@
 namespace mkernel::app {
 
 /// Magic, version, and the description padded so that the data starts at a multiple of 64 bytes.
-inline std::string npy_header(int64_t rows, int64_t cols) {
-  std::string text = "{'descr': '<u2', 'fortran_order': False, 'shape': (" + std::to_string(rows) +
-                     ", " + std::to_string(cols) + "), }";
+inline std::string npy_header(int64_t rows, int64_t cols, const std::string& type = "<u2") {
+  std::string text = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" +
+                     std::to_string(rows) + ", " + std::to_string(cols) + "), }";
   constexpr size_t kPrefixBytes = 10;
   const size_t unpadded = kPrefixBytes + text.size() + 1;
   text.append((64 - unpadded % 64) % 64, ' ').push_back('\n');
@@ -25,12 +27,13 @@ inline std::string npy_header(int64_t rows, int64_t cols) {
 }
 
 /// Writes a [rows, cols] matrix without padding; either may be 0.
-inline Status write_npy(const std::string& path, int64_t rows, int64_t cols,
-                        const std::vector<uint16_t>& elements) {
+template <class Element = uint16_t>
+Status write_npy(const std::string& path, int64_t rows, int64_t cols,
+                 const std::vector<Element>& elements) {
   std::ofstream file(path, std::ios::binary);
-  file << npy_header(rows, cols);
+  file << npy_header(rows, cols, std::is_same_v<Element, float> ? "<f4" : "<u2");
   file.write(reinterpret_cast<const char*>(elements.data()),
-             static_cast<std::streamsize>(elements.size() * sizeof(uint16_t)));
+             static_cast<std::streamsize>(elements.size() * sizeof(Element)));
   file.flush();
   if (!file) return {Code::kInternal, "cannot write " + path};
   return Status::ok();

@@ -1,11 +1,12 @@
 #include "operators.h"
 
 #include "ag_gemm.h"
+#include "gemm_reduce.h"
 
 namespace mkernel::app {
 
 std::span<const Operator> operators() {
-  static constexpr Operator kOperators[] = {kAllGatherGemm};
+  static constexpr Operator kOperators[] = {kAllGatherGemm, kGemmReduceScatter, kGemmAllReduce};
   return kOperators;
 }
 

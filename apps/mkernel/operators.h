@@ -47,6 +47,7 @@ struct NamedMatrix {
   std::string name;
   Matrix matrix;            // without padding
   bool transposed = false;  // in memory: who reads it wants it the other way round
+  bool fp32 = false;        // elements of 4 bytes
 };
 
 /// One rank's part of a case: a plan and `num_sets` sets of operands. Every method is a phase that

@@ -68,20 +68,20 @@ struct Tiles {
   double b[kDepth][kTile + 1];
 };
 
-/// Loads rows [row, row + kTile) of a and columns [col, col + kTile) of b, at depths [depth, ...).
-__device__ void load_tiles(const Product& p, int64_t row, int64_t col, int64_t depth,
+/// Loads rows [row, row + kTile) of a and columns [col, col + kTile) of b, at depths [depth, end).
+__device__ void load_tiles(const Product& p, int64_t row, int64_t col, int64_t depth, int64_t end,
                            Tiles& tiles) {
   const bool b_is_kn = p.b_layout == BLayout::kKN;
   for (int i = threadIdx.x; i < kTile * kDepth; i += kThreads) {
     // Neighbouring threads follow the rows of each matrix as it lies in memory.
     const int across = i % kDepth, down = i / kDepth;
     const int64_t r = row + down;
-    const bool in_a = r < p.c.rows && depth + across < p.a.cols;
+    const bool in_a = r < p.c.rows && depth + across < end;
     tiles.a[across][down] = in_a ? to_float(load(p.a, r, depth + across), p.dtype) : 0.0;
 
     const int kk = b_is_kn ? i / kTile : across;
     const int c = b_is_kn ? i % kTile : down;
-    const bool in_b = col + c < p.c.cols && depth + kk < p.a.cols;
+    const bool in_b = col + c < p.c.cols && depth + kk < end;
     const int64_t b_row = b_is_kn ? depth + kk : col + c;
     const int64_t b_col = b_is_kn ? col + c : depth + kk;
     tiles.b[kk][c] = in_b ? to_float(load(p.b, b_row, b_col), p.dtype) : 0.0;
@@ -89,8 +89,21 @@ __device__ void load_tiles(const Product& p, int64_t row, int64_t col, int64_t d
 }
 
 struct Sums {
+  double part[kEach][kEach] = {};
   double sum[kEach][kEach] = {};
   double abs_sum[kEach][kEach] = {};
+  double parts_abs[kEach][kEach] = {};
+
+  __device__ void end_part() {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i)
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        sum[i][j] += part[i][j];
+        parts_abs[i][j] += fabs(part[i][j]);
+        part[i][j] = 0;
+      }
+  }
 };
 
 __device__ void multiply_tiles(const Tiles& tiles, int x, int y, Sums& s) {
@@ -105,7 +118,7 @@ __device__ void multiply_tiles(const Tiles& tiles, int x, int y, Sums& s) {
     for (int i = 0; i < kEach; ++i) {
 #pragma unroll
       for (int j = 0; j < kEach; ++j) {
-        s.sum[i][j] += a[i] * b[j];
+        s.part[i][j] += a[i] * b[j];
         s.abs_sum[i][j] += fabs(a[i]) * fabs(b[j]);
       }
     }
@@ -119,11 +132,15 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t col = blockIdx.x % tile_cols * kTile;
   const int x = threadIdx.x % kSide, y = threadIdx.x / kSide;
   Sums s;
-  for (int64_t depth = 0; depth < p.a.cols; depth += kDepth) {
-    load_tiles(p, row, col, depth, tiles);
-    __syncthreads();
-    multiply_tiles(tiles, x, y, s);
-    __syncthreads();
+  const int64_t part_depth = p.a.cols / p.finish.parts;
+  for (int64_t begin = 0; begin < p.a.cols; begin += part_depth) {
+    for (int64_t depth = begin; depth < begin + part_depth; depth += kDepth) {
+      load_tiles(p, row, col, depth, begin + part_depth, tiles);
+      __syncthreads();
+      multiply_tiles(tiles, x, y, s);
+      __syncthreads();
+    }
+    s.end_part();
   }
   Worst worst;
 #pragma unroll
@@ -132,8 +149,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int j = 0; j < kEach; ++j) {
       const int64_t r = row + y + i * kSide, c = col + x + j * kSide;
       if (r >= p.c.rows || c >= p.c.cols) continue;
-      const double got = to_float(load(p.c, r, c), p.dtype);
-      worst.merge({bound.share(got, s.sum[i][j], s.abs_sum[i][j]), r, c, got, s.sum[i][j]});
+      worst.merge(judge(p, bound, r, c, {s.sum[i][j], s.abs_sum[i][j], s.parts_abs[i][j]}));
     }
   }
   reduce_block(worst, partial + blockIdx.x);

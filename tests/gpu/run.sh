@@ -40,6 +40,21 @@ check() {  # check NAME ARGUMENTS...
   shift
   step "check-$name" 60 "$bin/mkernel" check ag-gemm --device cuda --timeout-ms 5000 "$@"
 }
+check_sums() {  # check_sums NAME ARGUMENTS...: both operators that sum over ranks
+  local name=$1 op
+  shift
+  for op in gemm-rs gemm-ar; do
+    step "check-$op-$name" 60 "$bin/mkernel" check $op --device cuda --timeout-ms 5000 "$@"
+  done
+}
+bench_sums() {  # bench_sums NAME ARGUMENTS...
+  local name=$1 op
+  shift
+  for op in gemm-rs gemm-ar; do
+    step "bench-$op-$name" 120 "$bin/mkernel" bench $op --device cuda --baseline all \
+      --json "$out/$op-$name.json" "$@"
+  done
+}
 bench() {  # bench NAME ARGUMENTS...; $baseline, if not all
   local name=$1
   shift
@@ -107,6 +122,14 @@ check 1x2 --gpus 2 --m 4100 --n 2048 --k 4096 --iters 5
 check 1x2-fp16-nk --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk
 check 2x1 --nodes 2 --m 2000 --n 1024 --k 2048 --iters 5
 check 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 1024 --iters 5 --link-order reordered
+check_sums 1x1 --m 1000 --n 1030 --k 777
+check_sums 1x2 --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5
+check_sums 1x2-fp32 --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5 --partials fp32 --out fp32
+check_sums 1x2-epilogue --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk \
+  --alpha 0.5 --bias --residual --activation gelu
+check_sums 2x1 --nodes 2 --m 2000 --n 1024 --k 1024 --iters 5
+check_sums 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 512 --iters 5 --link-order reordered
+check_sums 2x4-rounds --nodes 2 --gpus 4 --m 4096 --n 2048 --k 256 --iters 3 --workspace-mib 8
 for shape in 8192x4096x8192 4096x4096x4096; do
   IFS=x read -r m n k <<<"$shape"
   bench "1x1-$shape-kn" --m "$m" --n "$n" --k "$k"
@@ -118,16 +141,27 @@ if [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then
     bench "1x2-$shape-kn" --gpus 2 --m "$m" --n "$n" --k "$k"
     [ $daily = 1 ] || bench "1x2-$shape-kn-engine" --gpus 2 --m "$m" --n "$n" --k "$k" --push engine
   done
+  for shape in 2048x2048x4096 4096x4096x4096 8192x8192x4096 16384x8192x4096 32768x8192x4096; do
+    IFS=x read -r m n k <<<"$shape"
+    bench_sums "1x2-$shape-kn" --gpus 2 --m "$m" --n "$n" --k "$k"
+    [ $daily = 1 ] || bench_sums "1x2-$shape-kn-fp32" --gpus 2 --m "$m" --n "$n" --k "$k" \
+      --partials fp32
+  done
+  for m in 1 16 64 128 256; do
+    bench_sums "1x2-small-$m" --gpus 2 --m "$m" --n 8192 --k 4096
+  done
 fi
 [ $daily = 1 ] || tune
 if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
-  memcheck() {  # memcheck NAME ARGUMENTS...
-    local name=$1
-    shift
+  memcheck() {  # memcheck NAME OP ARGUMENTS...
+    local name=$1 op=$2
+    shift 2
     step "memcheck-$name" 240 compute-sanitizer --tool memcheck --error-exitcode 9 \
-      "$bin/mkernel" check ag-gemm --device cuda --timeout-ms 60000 "$@"
+      "$bin/mkernel" check "$op" --device cuda --timeout-ms 60000 "$@"
   }
-  memcheck 1x1 --m 333 --n 515 --k 259 --iters 2
-  memcheck 1x1-aligned --m 512 --n 512 --k 256 --iters 2 --gather-a
+  memcheck 1x1 ag-gemm --m 333 --n 515 --k 259 --iters 2
+  memcheck 1x1-aligned ag-gemm --m 512 --n 512 --k 256 --iters 2 --gather-a
+  memcheck 1x1-sum gemm-rs --m 333 --n 515 --k 259 --iters 2 --bias --residual
+  memcheck 1x2-sum gemm-ar --gpus 2 --blocks 8 --m 333 --n 515 --k 259 --iters 2
 fi
 finish

@@ -17,13 +17,15 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TREE = os.path.join(ROOT, "build", "tsan")
 PROTOCOL = "src/protocol/all_gather_gemm.h"
+SHARED = "src/protocol/launch_work.h"
+REDUCE = "src/protocol/gemm_reduce.h"
+SPREAD = "src/protocol/spread_results.h"
 
 FAULTS = [
     ("a missing wait: a tile is fed before its rows have arrived", PROTOCOL,
-     """    if (!op.in_place(tile.slice) &&
-        !await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally))
-      break;
-""", ""),
+     """  return tile.rows == 0 || op.in_place(tile.slice) ||
+         await_chunk(op, epoch, tile.slice, tile.row / op.tasks.chunks.chunk_rows, tally);
+""", "  return true;\n"),
     ("a missing wait: a chunk is forwarded before it has arrived", PROTOCOL,
      "if (from_slot) ok = await_chunk(op, epoch, t.slice, t.chunk, tally);", "(void)from_slot;"),
     ("a signal before its data", PROTOCOL,
@@ -48,13 +50,13 @@ FAULTS = [
     ("a credit that comes a launch too early", "src/protocol/slot_flags.h",
      "{ return epoch - slots; }", "{ return epoch - slots - 1; }"),
     ("peers left out of a target: local ones, of the wait for a free slot", PROTOCOL,
-     """  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
+     """  return for_each_peer(op, [&](uint32_t peer) {
     return await_flag(""",
-     """  return for_each_peer(op.cluster(), op.rank(), [&](uint32_t peer) {
-    if (op.cluster().same_node(peer, op.rank())) return true;
+     """  return for_each_peer(op, [&](uint32_t peer) {
+    if (op.cluster.same_node(peer, op.rank)) return true;
     return await_flag("""),
-    ("peers left out of a target: rail peers get no credit", PROTOCOL,
-     "return op.queue.push({0, 0, 0, epoch, credit, static_cast<uint16_t>(peer)}, op.dog);",
+    ("peers left out of a target: rail peers get no credit", SHARED,
+     "return op.queue.push({0, 0, 0, value, flag, static_cast<uint16_t>(peer)}, op.dog);",
      "return true;"),
     ("a lent slot given back at once: peers overwrite what the caller reads", PROTOCOL,
      "if (!op.lends_slot) give_credit(op, epoch);", "give_credit(op, epoch);"),
@@ -81,9 +83,45 @@ FAULTS = [
       op.flag(t.dst,""",
      """  store_relaxed<Scope::kSys>(
       op.flag(t.dst,"""),
-    ("an acquire made relaxed", PROTOCOL,
+    ("an acquire made relaxed", SHARED,
      "const auto seen = [&] { return load_acquire<Scope::kSys>(word); };",
      "const auto seen = [&] { return load_relaxed<Scope::kSys>(word); };"),
+    ("a missing wait: partial sums are added before they have arrived", REDUCE,
+     "if (op.collects(tile.slice) && !await_partials(op, epoch, tile, tally)) return false;", ""),
+    ("a missing wait: sums of nodes are added before they have arrived", REDUCE,
+     "return await_node_sums(op, epoch, tile, tally) &&", "return"),
+    ("a reused buffer: a sum is written without credit", REDUCE,
+     "  if (tile.slice != op.rank) {\n    const uint32_t reader", "  if (false) {\n    const uint32_t reader"),
+    ("a signal before its sums", REDUCE,
+     """    block.await_stored();
+    Tally bytes;
+    ok = ok && announce_tile(op, running_epoch(op), tile, bytes);
+""",
+     """    Tally bytes;
+    ok = ok && announce_tile(op, running_epoch(op), tile, bytes);
+    block.await_stored();
+"""),
+    ("a credit that comes a round too early", "src/schedule/reduce_tile_order.h",
+     "if (round >= depth) return depth;", "if (round >= depth) return depth + 1;"),
+    ("a credit that comes a launch's last round too early", "src/schedule/reduce_tile_order.h",
+     "return round + epochs - earlier;", "return round + epochs - earlier + depth;"),
+    ("a credit for the first tile of a round in place of the last", "src/protocol/gemm_reduce_work.h",
+     "if (count != op.tiles.tiles_in_round(tile.slice, tile.round)) return false;",
+     "if (count != 1) {\n    if (count == op.tiles.tiles_in_round(tile.slice, tile.round))\n"
+     "      store_relaxed<Scope::kGpu>(word, op.first_epoch);\n    return false;\n  }\n"
+     "  if (op.tiles.tiles_in_round(tile.slice, tile.round) != 1) return true;"),
+    ("a counter that is not set back", "src/protocol/gemm_reduce_work.h",
+     "  store_relaxed<Scope::kGpu>(word, op.first_epoch);\n", ""),
+    ("one flag for the sums of all nodes", "src/protocol/reduce_layout.h",
+     "return sums_at + among_others(node, self) * slots + slot;", "return sums_at + slot;"),
+    ("a missing wait: a finished tile is copied before it has arrived", SPREAD,
+     "return await_flag(op, op.layout.result(tile.slice, op.tiles.slot_of(tile)), epoch + tile.round,\n"
+     "                    {Place::kResultArrived, sender, tile.slice}, tally) &&",
+     "(void)sender;\n  return"),
+    ("a reused buffer: a tile is forwarded over one that is still read", SPREAD,
+     "(!from_owner || await_local_landings(op, epoch, tile, tally));", "true;"),
+    ("a missing barrier of the team before a signal", SPREAD,
+     "    copy_result(team, op, tile);\n    team.sync();\n", "    copy_result(team, op, tile);\n"),
 ]
 
 
@@ -108,11 +146,11 @@ def build(work, binary):
         sys.exit("does not link:\n" + made.stdout)
 
 
-def simulate(binary):
+def simulate(binary, tests):
     """Runs the simulation until its first failure; returns (failed, the line that says why)."""
     env = dict(os.environ, TSAN_OPTIONS="halt_on_error=1")
     try:
-        done = run([binary, "--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + TESTS],
+        done = run([binary, "--gtest_brief=1", "--gtest_fail_fast", "--gtest_filter=" + tests],
                    env=env, timeout=400)
     except subprocess.TimeoutExpired:
         return True, "hangs"
@@ -122,10 +160,23 @@ def simulate(binary):
     return done.returncode != 0, (why or [""])[-1].strip()
 
 
-# A subset that takes seconds, with every kind of cluster and network in it.
-TESTS = ":".join(["AllGatherGemmSim.RanksThatRunAhead*", "AllGatherGemmSim.LaunchesMayOvertake*",
-                  "AllGatherGemmSim.IsRightFarFrom*", "AllGatherGemmSim.GatheredRows*", "AllGatherGemmSim.IsRightWithThree*",
-                  "AllGatherGemmSim/RandomClusters.*/0"])
+# Subsets that take seconds, with every kind of cluster and network in them.
+GATHER_TESTS = ["AllGatherGemmSim.RanksThatRunAhead*", "AllGatherGemmSim.LaunchesMayOvertake*",
+                "AllGatherGemmSim.IsRightFarFrom*", "AllGatherGemmSim.GatheredRows*",
+                "AllGatherGemmSim.IsRightWithThree*", "AllGatherGemmSim/RandomClusters.*/0"]
+REDUCE_TESTS = ["GemmReduceSim.RanksThatRunAhead*", "GemmReduceSim.LaunchesMayOvertake*",
+                "GemmReduceSim.IsRightFarFrom*", "GemmReduceSim.TakesOneBlock*",
+                "GemmReduceSim.IsRightWithThree*", "GemmReduceSim/RandomReductions.*/0",
+                "GemmReduceSim/RandomReductions.*/1"]
+
+
+def tests_for(path):
+    """The operators' own protocol is for their own tests, what they share for all."""
+    reduces = any(word in path for word in ("reduce", "spread"))
+    gathers = any(word in path for word in ("all_gather", "slot_flags"))
+    return ":".join(([] if reduces else GATHER_TESTS) + ([] if gathers else REDUCE_TESTS))
+
+
 LIBRARY = next(iter(glob.glob(TREE + "/**/libmkernel.a", recursive=True)), None)
 
 
@@ -144,7 +195,7 @@ def plant(fault):
             f.write(text.replace(old, new) if old else text)
         binary = os.path.join(work, "simulation")
         build(work, binary)
-        failed, why = simulate(binary)
+        failed, why = simulate(binary, tests_for(path))
     right = failed == bool(old)
     return right, (("ok    " if right else "WRONG ") + ("red:   " if failed else "green: ") + name +
                    (f"  [{why}]" if failed else ""))
@@ -156,7 +207,7 @@ def main():
         return 77
     wrong = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for right, line in pool.map(plant, [("nothing (control)", PROTOCOL, "", ""), *FAULTS]):
+        for right, line in pool.map(plant, [("nothing (control)", SHARED, "", ""), *FAULTS]):
             print(line, flush=True)
             wrong += not right
     print(f"{len(FAULTS)} faults planted, {wrong} of them or the control went wrong")

@@ -14,14 +14,23 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MKERNEL_BUILD_DIR", os.path.join(ROOT, "build"))
-ROLES = ["all_gather_gemm", "communicate", "copy_chunk", "feed_tiles", "multiply_tiles"]
-PROTOCOL = os.path.join(ROOT, "src", "protocol", "all_gather_gemm.h")
+# By kernel: a role is a template over a Block or a Team.
+KERNELS = {
+    "all_gather_gemm_bf16_kn.cu": ["all_gather_gemm", "communicate", "copy_chunk", "feed_tiles",
+                                   "leave_launch", "multiply_tiles"],
+    "gemm_reduce_bf16_kn.cu": ["copy_result", "deliver_tiles", "feed_tiles", "gemm_reduce",
+                               "leave_launch", "multiply_tiles", "spread_results"],
+}
+ROLES = sorted({role for roles in KERNELS.values() for role in roles})
 
 
 def templates_on_block():
-    """Names of the protocol's templates over a Block: what ROLES must list."""
-    with open(PROTOCOL) as f:
-        return re.findall(r"template <class Block>\nMK_HD \w+ (\w+)\(", f.read())
+    """Names of the protocol's templates over a Block or a Team: what KERNELS must list."""
+    names = set()
+    for header in glob.glob(os.path.join(ROOT, "src", "protocol", "*.h")):
+        with open(header) as f:
+            names.update(re.findall(r"template <class (?:Block|Team)[^>]*>\nMK_HD \w+ (\w+)\(", f.read()))
+    return names
 
 
 def host_names():
@@ -29,33 +38,35 @@ def host_names():
     if not objects:
         sys.exit("no object of src/host/launch.cc in " + BUILD)
     with open(objects[0], "rb") as f:
-        return set(re.findall(rb"(\w+)<mkernel::HostBlock>", f.read()))
+        return set(re.findall(rb"(\w+)<mkernel::Host(?:Block|Team)[,>]", f.read()))
 
 
-def device_names(nvcc):
+def device_names(nvcc, kernel):
     with tempfile.TemporaryDirectory() as work:
         ptx = os.path.join(work, "kernel.ptx")
         subprocess.run([nvcc, "-std=c++20", "-arch=compute_90a", "-DNDEBUG", "-lineinfo",
                         "--expt-relaxed-constexpr", "-I" + ROOT + "/include", "-I" + ROOT + "/src",
-                        "-ptx", ROOT + "/src/device/kernels/all_gather_gemm_bf16_kn.cu", "-o", ptx],
+                        "-ptx", ROOT + "/src/device/kernels/" + kernel, "-o", ptx],
                        check=True)
         with open(ptx) as f:
             numbers = re.findall(r"\.b8 ([\d,]+)", f.read())
     text = bytes(int(n) for line in numbers for n in line.split(","))
     # Mangled: <length><name>INS_9CudaBlockI...
-    return set(re.findall(rb"\d([a-z_]+)INS_9CudaBlockI", text))
+    return set(re.findall(rb"\d([a-z_]+)INS_(?:9CudaBlockI|15CudaReduceBlockI|8CudaTeamE)", text))
 
 
 def main():
-    if sorted(templates_on_block()) != sorted(ROLES):
+    if sorted(templates_on_block()) != ROLES:
         sys.exit(f"roles of the protocol: {templates_on_block()}, expected {ROLES}")
-    machines = {"host": host_names()}
+    host = host_names()
+    missing = [("host", role) for role in ROLES if role.encode() not in host]
+    machines = ["host"]
     nvcc = next((p for p in (os.environ.get("CUDACXX"), "/usr/local/cuda/bin/nvcc")
                  if p and os.path.exists(p)), None)
-    if nvcc:
-        machines["cuda"] = device_names(nvcc)
-    missing = [(machine, role) for machine, names in machines.items() for role in ROLES
-               if role.encode() not in names]
+    for kernel, roles in KERNELS.items() if nvcc else ():
+        machines.append(kernel)
+        names = device_names(nvcc, kernel)
+        missing += [(kernel, role) for role in roles if role.encode() not in names]
     for machine, role in missing:
         print(f"{machine}: does not instantiate {role}")
     print(f"{len(ROLES)} roles looked for on {', '.join(machines)}")
