@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <mkernel/context.h>
+#include <mkernel/tensor.h>
 
 namespace mkernel::app {
 

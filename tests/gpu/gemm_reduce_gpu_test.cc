@@ -28,6 +28,7 @@ class GemmReduceGpu : public ::testing::Test {
   static void expect_right(ReduceCase c) {
     c.cluster.device = DeviceKind::kCuda;
     c.cluster.timeout_us = 5'000'000;
+    c.cluster.contact_timeout_us = 5'000'000;
     const Status status = run_case(c);
     EXPECT_TRUE(status) << status.to_string() << "\n" << c;
   }

@@ -34,6 +34,7 @@ class ReduceGraphGpu : public ::testing::TestWithParam<bool> {
     options.gpus = kRanks;
     options.device = DeviceKind::kCuda;
     options.timeout_us = 5'000'000;
+    options.contact_timeout_us = 5'000'000;
     auto contexts = Context::create_virtual(options);
     ASSERT_TRUE(contexts) << contexts.status().to_string();
     contexts_ = std::move(contexts.value());

@@ -156,6 +156,7 @@ TEST(GemmReduceSim, MissingRankEndsInATimeoutThatNamesIt) {
   ClusterOptions options;
   options.gpus = 3;
   options.timeout_us = kShortTimeoutUs;
+  options.contact_timeout_us = kShortTimeoutUs;
   auto contexts = std::move(Context::create_virtual(options).value());
   std::vector<GemmReduceScatter> plans;
   std::vector<Stream> streams;

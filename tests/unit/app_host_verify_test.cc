@@ -54,6 +54,15 @@ class Case {
   Product product_;
 };
 
+/// Of one bf16 element of a product with k = 1024.
+double share(double c, const ElementSums& sums, const Finish& finish = {}) {
+  uint16_t bits = float_to_bf16(static_cast<float>(c));
+  Product product;
+  product.c = {&bits, 1, 1, 1};
+  product.finish = finish;
+  return judge(product, ErrorBound::of(DType::kBf16, 1024), 0, 0, sums).share;
+}
+
 TEST(AppHostVerify, AcceptsARightProductOfAnyShape) {
   int num_cases = 0;
   for (const DType dtype : {DType::kBf16, DType::kFp16})
@@ -95,8 +104,7 @@ TEST(AppHostVerify, NeverAcceptsNaNOrInfinity) {
     EXPECT_EQ(worst.row, 3);
     EXPECT_EQ(worst.col, 2);
   }
-  const ErrorBound bound = ErrorBound::of(DType::kBf16, 8);
-  EXPECT_EQ(bound.share(1, std::nan(""), 1), HUGE_VAL);
+  EXPECT_EQ(share(1, {.sum = std::nan(""), .abs_sum = 1}), HUGE_VAL);
 }
 
 TEST(AppHostVerify, FindsNothingInAnEmptyProduct) {
@@ -106,11 +114,32 @@ TEST(AppHostVerify, FindsNothingInAnEmptyProduct) {
 }
 
 TEST(AppHostVerify, BoundAllowsARoundingAndTheNoiseOfFp32Sums) {
-  const ErrorBound bound = ErrorBound::of(DType::kBf16, 1024);
-  EXPECT_EQ(bound.share(1.0 + 0x1p-8, 1.0, 0), 0x1p-8 / (0x1p-8 + 0x1p-134));
-  EXPECT_GT(bound.share(1.0 + 0x1p-7, 1.0, 0), 1.9);
-  EXPECT_EQ(bound.slack, 0x1p-17);
-  EXPECT_LE(bound.share(0, 0, 0), 0);
+  const double half_ulp = 0x1p-8, between = 1 + half_ulp;  // halfway from 1 to the next bf16
+  EXPECT_EQ(share(1, {.sum = between}), half_ulp / (half_ulp * between + 0x1p-134));
+  EXPECT_GT(share(1 + 2 * half_ulp, {.sum = 1}), 1.9);
+  EXPECT_LT(share(1 + 2 * half_ulp, {.sum = 1, .abs_sum = 1000}), 0.7);
+  EXPECT_EQ(ErrorBound::of(DType::kBf16, 1024).slack, 0x1p-17);
+  EXPECT_LE(share(0, {}), 0);
+}
+
+TEST(AppHostVerify, BoundAllowsPartsTheirRoundings) {
+  const double half_ulp = 0x1p-8;
+  const Finish rounded_parts{.parts = 2, .part_unit = half_ulp};
+  const ElementSums sums{.sum = 1, .abs_sum = 7, .parts_abs = 7};
+  EXPECT_GT(share(1 + 6 * half_ulp, sums), 1);
+  EXPECT_LE(share(1 + 6 * half_ulp, sums, rounded_parts), 1);
+  EXPECT_GT(share(1 + 16 * half_ulp, sums, rounded_parts), 1);
+}
+
+TEST(AppHostVerify, SumsAreFinishedAsAsked) {
+  const uint16_t bias = float_to_bf16(-3), residual = float_to_bf16(0.5F);
+  Finish finish{.alpha = 2,
+                .bias = {const_cast<uint16_t*>(&bias), 1, 1, 1},
+                .residual = {const_cast<uint16_t*>(&residual), 1, 1, 1}};
+  EXPECT_EQ(share(-0.5, {.sum = 1}, finish), 0);
+  finish.activation = Activation::kRelu;
+  EXPECT_EQ(share(0, {.sum = 1}, finish), 0);
+  EXPECT_GT(share(-0.5, {.sum = 1}, finish), 1);
 }
 
 TEST(AppHostVerify, OfEqualErrorsTheFirstIsNamed) {
