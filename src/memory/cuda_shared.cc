@@ -2,6 +2,7 @@
 
 #include <cudaTypedefs.h>
 
+#include <bit>
 #include <utility>
 
 #include "core/maths.h"
@@ -98,7 +99,7 @@ Result<CudaShared> CudaShared::import(int device, int descriptor, uint64_t bytes
   const Result<uint64_t> rounded = round_to_granularity(device, bytes);
   if (!rounded) return rounded.status();
   CUmemGenericAllocationHandle handle = 0;
-  void* const name = reinterpret_cast<void*>(static_cast<intptr_t>(descriptor));
+  void* const name = std::bit_cast<void*>(intptr_t{descriptor});
   MK_RETURN_IF_ERROR(driver_status(
       "cuMemImportFromShareableHandle",
       driver()->import_handle(&handle, name, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)));

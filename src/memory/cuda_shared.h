@@ -1,6 +1,7 @@
 // Device memory that processes of one host share: CUDA's virtual memory, named by POSIX
 // descriptors.
 #pragma once
+#include <bit>
 #include <cstdint>
 
 #include <mkernel/status.h>
@@ -21,7 +22,7 @@ class CudaShared {
   CudaShared& operator=(CudaShared&&) = delete;
   ~CudaShared();
 
-  void* data() const { return reinterpret_cast<void*>(address_); }
+  void* data() const { return std::bit_cast<void*>(address_); }
   /// A new descriptor for another process.
   Result<int> export_descriptor() const;
 

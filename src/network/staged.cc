@@ -140,7 +140,7 @@ class StagedEndpoint final : public Endpoint {
     outbox_.drop_waiting();
     sender_.abandon();
     (void)drain(start_ns, [this] { return outbox_.is_empty(); });
-    const Status closed = below_->close();
+    Status closed = below_->close();
     for (;;) {
       Result<bool> sent = sender_.settled();
       Result<bool> received = receiver_.settled();

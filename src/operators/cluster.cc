@@ -264,7 +264,7 @@ std::optional<Status> Cluster::find_fault() const {
   for (const RankParts& parts : parts_)
     if (parts.proxy && parts.proxy->fault()) return parts.proxy->error();
   if (processes_)
-    if (const std::optional<Status> fault = processes_->remote_fault()) return fault;
+    if (std::optional<Status> fault = processes_->remote_fault()) return fault;
   for (const RankParts& parts : parts_)
     if (load_acquire<Scope::kSys>(&parts.fault->tripped) != 0)
       return status_of(*parts.fault, limits_);

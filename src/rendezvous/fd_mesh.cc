@@ -52,9 +52,9 @@ Digest digest_of(const std::vector<uint32_t>& peers) {
 
 Status check_peers(const ProcessGroup& group, const std::vector<uint32_t>& peers) {
   const uint32_t rank = group.rank();
-  const Status bad(Code::kInvalidArgument,
-                   text_of_ranks(peers) + " cannot be the peers of rank " + std::to_string(rank) +
-                       ": they must be ranks of its host, itself included, ascending");
+  Status bad(Code::kInvalidArgument,
+             text_of_ranks(peers) + " cannot be the peers of rank " + std::to_string(rank) +
+                 ": they must be ranks of its host, itself included, ascending");
   if (!std::ranges::binary_search(peers, rank)) return bad;
   for (size_t i = 0; i < peers.size(); ++i) {
     if (i > 0 && peers[i] <= peers[i - 1]) return bad;

@@ -221,7 +221,7 @@ Status VerbsEndpoint::drain() {
 Status VerbsEndpoint::close() {
   const std::lock_guard lock(registering_);
   if (std::exchange(is_closed_, true)) return Status::ok();
-  const Status drained = drain();
+  Status drained = drain();
   // Without queue pairs nothing is sent any more, and what a peer still sends is refused.
   sender_.lanes().clear();
   handles_.clear();

@@ -36,7 +36,7 @@ Status Lane::flush() {
   for (size_t i = 0; i < count; ++i) {
     const uint32_t slot = free_.back();
     free_.pop_back();
-    slots_[slot] = std::move(pending_.front());
+    slots_[slot] = pending_.front();
     pending_.pop_front();
     if (in_order_) order_.push_back(slot);
     if (in_order_ && i > 0 && slots_[slot]->flag) chain_.back().signaled = false;

@@ -44,7 +44,7 @@ class Lane {
   uint32_t num_posted() const { return config_.depth - static_cast<uint32_t>(free_.size()); }
 
   bool has_pending() const { return !pending_.empty(); }
-  void add(Request request) { pending_.push_back(std::move(request)); }
+  void add(const Request& request) { pending_.push_back(request); }
   /// Posts what there is room for.
   Status flush();
   /// Takes the requests to a peer that were not posted.

@@ -117,7 +117,7 @@ void Sender::add(uint32_t flight, uint32_t route_idx, const Part& part, const Lo
                   .route = route_idx,
                   .flag = part.flag};
   if (!lane.has_pending()) waiting_.push_back(route.lane);
-  lane.add(std::move(request));
+  lane.add(request);
   ++route.num_added;
 }
 
