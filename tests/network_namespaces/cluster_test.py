@@ -3,22 +3,19 @@
 its own: on a link that loses packets, on one that is away for two seconds, and on one that never
 comes back."""
 import subprocess
-import sys
 import time
 
-import libfabric_test as net
+import namespaces as net
 
-MKERNEL = net.PROGRAM.with_name("mkernel")
-CHECK = ["check", "ag-gemm", "--device", "host", "--m", "300", "--n", "70", "--k", "90", "--nodes",
-         "2", "--gpus", "1", "--transport", "libfabric", "--world", "2", "--run-id", "namespaces",
-         "--rendezvous", f"{net.ADDRESSES[0]}:18516"]
+CHECK = [net.BUILD / "bin" / "mkernel", "check", "ag-gemm", "--device", "host", "--m", "300", "--n",
+         "70", "--k", "90", "--nodes", "2", "--gpus", "1", "--transport", "libfabric", "--world",
+         "2", "--run-id", "namespaces", "--rendezvous", f"{net.ADDRESSES[0]}:18516"]
 
 
 def start(*more):
-    return [subprocess.Popen(["ip", "netns", "exec", name, MKERNEL, *CHECK, "--rank", str(rank),
-                              *more],
+    return [subprocess.Popen(net.inside(rank, *CHECK, "--rank", str(rank), *more),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for rank, name in enumerate(net.NAMES)]
+            for rank in range(2)]
 
 
 def finish(ranks, limit):
@@ -35,12 +32,8 @@ def finish(ranks, limit):
     return ended
 
 
-def set_link(state):
-    net.run("ip", "netns", "exec", net.NAMES[1], "ip", "link", "set", net.LINKS[1], state)
-
-
 def report(name, ended, good):
-    print(f"{'ok    ' if good else 'FAILED'} {name}: {[code for code, _, _ in ended]}")
+    print(f"{'ok    ' if good else 'FAILED'} {name}: {[code for code, _, _ in ended]}", flush=True)
     if not good:
         print(*ended, sep="\n")
     return good
@@ -50,38 +43,29 @@ def right(ended):
     return all(code == 0 for code, _, _ in ended) and "right: worst error" in ended[0][1]
 
 
-def main():
-    if error := net.set_up():
-        net.skip(error)
-    link = net.make_lossy()
+def test():
     ended = finish(start("--iters", "200"), 120)
-    good = report(link, ended, right(ended))
+    good = report("a link that loses packets", ended, right(ended))
 
     ranks = start("--iters", "700")
     time.sleep(2)
-    set_link("down")
+    net.set_link("down")
     time.sleep(2)
     held_up = all(rank.poll() is None for rank in ranks)
-    set_link("up")
+    net.set_link("up")
     ended = finish(ranks, 120)
     good &= report("a link that is away for two seconds", ended, held_up and right(ended))
 
     ranks = start("--iters", "1000000")
     time.sleep(2)
-    set_link("down")
+    net.set_link("down")
     begin = time.monotonic()
     ended = finish(ranks, 90)
     named = all(code == 3 and "rank" in err for code, _, err in ended)
     print(f"       told after {time.monotonic() - begin:.1f} s: {ended[0][2].strip()}")
     good &= report("a link that is away for good ends both ranks", ended, named)
-    return 0 if good else 1
+    return good
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except FileNotFoundError as error:
-        net.skip(f"no {error.filename}")
-    finally:
-        for name in net.NAMES:
-            net.run("ip", "netns", "delete", name)
+    net.main(__file__, test)

@@ -25,7 +25,8 @@ class Conformance : public testing::TestWithParam<TransportCase> {
   }
 
   void connect(uint32_t num_ranks, uint64_t region_bytes, uint32_t num_flags = 64) {
-    ranks_ = std::make_unique<TestRanks>(num_ranks, region_bytes, num_flags);
+    ranks_ =
+        std::make_unique<TestRanks>(num_ranks, region_bytes, num_flags, 0, GetParam().memory());
     endpoints_ = GetParam().create(ranks_->heap_of_rank);
     connect_all(endpoints_, *ranks_);
     events_.resize(num_ranks);

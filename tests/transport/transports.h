@@ -1,17 +1,20 @@
 // The transports that the conformance suite runs against.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "network/libfabric/libfabric.h"
 #include "network/staged.h"
 #include "transport/fake_verbs.h"
+#include "transport/remote_endpoint.h"
 #include "transport/test_ranks.h"
 
 namespace mkernel::test {
@@ -21,6 +24,7 @@ struct TransportCase {
   uint32_t max_in_flight;
   std::function<std::vector<std::unique_ptr<Endpoint>>(std::span<SymmetricHeap* const>)> create;
   std::function<std::string()> why_not = [] { return std::string(); };  // empty: it can run here
+  std::function<std::unique_ptr<DeviceMemory>()> memory = create_host_memory;
 };
 
 inline TransportCase loopback_case(const std::string& name, const LoopbackConfig& config) {
@@ -66,6 +70,41 @@ inline TransportCase libfabric_case(const std::string& name, const LibfabricOpti
             return endpoints;
           },
           why_no_libfabric};
+}
+
+/// A network namespace, and the address that ranks in it have.
+struct NetworkPlace {
+  std::string name = {};  // empty: this process's
+  std::string address = "127.0.0.1";
+};
+
+/// Every rank in a process of its own, in turn at the two places.
+inline TransportCase libfabric_in_processes(const std::string& name,
+                                            const LibfabricOptions& options,
+                                            const std::array<NetworkPlace, 2>& places = {}) {
+  const CreateEndpoint create = [=](SymmetricHeap& heap, uint32_t rank, uint32_t num_ranks) {
+    const NetworkPlace& place = places[rank % 2];
+    const std::string error = place.name.empty() ? "" : enter_network_namespace(place.name);
+    EXPECT_EQ(error, "");
+    LibfabricOptions own = options;
+    own.interface = place.address;
+    return value_of(create_libfabric_for_test(own, heap, rank, num_ranks));
+  };
+  return {name, options.max_in_flight,
+          [=](auto heaps) { return create_in_processes(heaps, create); }, why_no_libfabric,
+          create_memory_of_processes};
+}
+
+/// Between two network namespaces, if MKERNEL_TEST_NAMESPACES says "NAME ADDRESS NAME ADDRESS".
+inline std::vector<TransportCase> transports_between_namespaces(const LibfabricOptions& direct,
+                                                                const LibfabricOptions& staged) {
+  const char* const text = std::getenv("MKERNEL_TEST_NAMESPACES");
+  if (text == nullptr) return {};
+  std::istringstream words(text);
+  std::array<NetworkPlace, 2> places;
+  for (NetworkPlace& place : places) words >> place.name >> place.address;
+  return {libfabric_in_processes("LibfabricNamespaces", direct, places),
+          libfabric_in_processes("LibfabricStagedNamespaces", staged, places)};
 }
 
 /// Endpoints of all ranks over one fake fabric, which lives as long as they do.
@@ -228,9 +267,12 @@ inline std::vector<TransportCase> all_transports() {
       libfabric_case("LibfabricInParts", in_parts),
       libfabric_case("LibfabricStaged", staged),
       libfabric_case("LibfabricStagedInOneSlot", staged_shallow),
+      libfabric_in_processes("LibfabricProcesses", libfabric),
+      libfabric_in_processes("LibfabricStagedProcesses", staged),
   };
   std::ranges::move(verbs_transports(), std::back_inserter(all));
   std::ranges::move(system_transports(), std::back_inserter(all));
+  std::ranges::move(transports_between_namespaces(libfabric, staged), std::back_inserter(all));
   return all;
 }
 

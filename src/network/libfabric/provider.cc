@@ -14,9 +14,11 @@ namespace {
 
 constexpr size_t kMinCqDataBytes = 4;
 
-// Never chosen unasked: they reach this machine only, stand for another provider in tests, or do
-// what tcp does and are no faster.
-constexpr std::array kOnlyIfAsked{"shm", "sm2", "sockets", "udp", "net", "lnx", "ofi_mrail"};
+// Never chosen unasked: they reach this machine only, stand for another provider in tests, do what
+// tcp does and are no faster, or make up for lost datagrams (ofi_rxd) on devices whose own
+// connections cannot be had, which often means that they reach nobody.
+constexpr std::array kOnlyIfAsked{"shm", "sm2", "sockets",   "udp",
+                                  "net", "lnx", "ofi_mrail", "ofi_rxd"};
 
 /// What a provider must have, one at a time, so that a refusal can say which it lacks.
 struct Requirement {
@@ -38,6 +40,11 @@ constexpr std::array<Requirement, 4> kRequirements{{
 std::string base_name(const fi_info& info) {
   const std::string name = info.fabric_attr->prov_name;
   return name.substr(0, name.find(';'));
+}
+/// "tcp;ofi_rxm" -> "ofi_rxm", "tcp" -> "tcp".
+std::string layer_name(const fi_info& info) {
+  const std::string name = info.fabric_attr->prov_name;
+  return name.substr(name.find(';') + 1);
 }
 
 /// Whether a provider's own address is the one that is spelled so.
@@ -95,7 +102,11 @@ class Chooser {
   }
 
   bool fits(const fi_info& info) const {
-    if (options_.provider.empty() && std::ranges::count(kOnlyIfAsked, base_name(info)) > 0) {
+    const auto only_if_asked = [](const std::string& name) {
+      return std::ranges::count(kOnlyIfAsked, name) > 0;
+    };
+    if (options_.provider.empty() &&
+        (only_if_asked(base_name(info)) || only_if_asked(layer_name(info)))) {
       return false;
     }
     return options_.interface.empty() || options_.interface == info.domain_attr->name ||
