@@ -79,6 +79,12 @@ struct VerbsOptions {
   // Lets a NIC write data (never flags) to memory in any order. For hosts whose PCIe is slow
   // else.
   bool relaxed_ordering = false;
+  // kAuto: memory of a GPU by dma-buf, else by nvidia-peermem, else in bounce buffers.
+  Staging staging = Staging::kAuto;
+  // The largest piece that goes through a bounce buffer, 1 to 2^30, and how many buffers a pair of
+  // ranks has in each direction, 1 to 65536. A rank takes 2 * ranks * slots * chunk bytes.
+  int64_t staging_chunk_bytes = 256 << 10;
+  int staging_slots = 8;
 };
 
 struct ClusterOptions {

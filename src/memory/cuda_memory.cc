@@ -1,6 +1,7 @@
 #include "memory/cuda_memory.h"
 
 #include <cudaTypedefs.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <deque>
@@ -9,10 +10,12 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/maths.h"
 #include "memory/cuda_check.h"
 #include "memory/cuda_driver.h"
 #include "memory/cuda_shared.h"
 #include "memory/device_scope.h"
+#include "memory/nic_writes.h"
 
 namespace mkernel {
 namespace {
@@ -130,7 +133,12 @@ class CudaMemory final : public DeviceMemory {
     MK_RETURN_IF_ERROR(reach_peers(device));
     Result<Stream> stream = create_stream();
     if (!stream) return stream.status();
-    return std::unique_ptr<DeviceMemory>(new CudaMemory(device, std::move(*stream)));
+    // For kernels of the device itself; what "none" would take is not done anywhere.
+    int ordering = cudaGPUDirectRDMAWritesOrderingNone;
+    MK_CUDA_CHECK(
+        cudaDeviceGetAttribute(&ordering, cudaDevAttrGPUDirectRDMAWritesOrdering, device));
+    return std::unique_ptr<DeviceMemory>(
+        new CudaMemory(device, std::move(*stream), mkernel::orders_nic_writes(ordering)));
   }
 
   ~CudaMemory() override {
@@ -193,6 +201,24 @@ class CudaMemory final : public DeviceMemory {
 
   bool host_accessible() const override { return false; }
 
+  Result<DmaBuf> export_dmabuf(void* p, uint64_t bytes) override {
+    const DeviceScope scope(device_);
+    MK_CUDA_CHECK(scope.entered());
+    PFN_cuMemGetHandleForAddressRange_v11070 get_handle = nullptr;
+    MK_RETURN_IF_ERROR(find_driver_function("cuMemGetHandleForAddressRange", 11070, &get_handle));
+    // Of whole pages: allocations of a device begin and end with one, or share it.
+    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<uint64_t>(p);
+    DmaBuf buffer{.offset = address % page};
+    MK_RETURN_IF_ERROR(driver_status(
+        "cuMemGetHandleForAddressRange",
+        get_handle(&buffer.descriptor, address - buffer.offset,
+                   round_up(buffer.offset + bytes, page), CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0)));
+    return buffer;
+  }
+
+  bool orders_nic_writes() const override { return orders_nic_writes_; }
+
   Status upload(void* dst, const void* src, uint64_t bytes) override {
     return copy_and_wait(dst, src, bytes);
   }
@@ -226,7 +252,8 @@ class CudaMemory final : public DeviceMemory {
   // same queue would wait for it. The kernels of up to 24 ranks need most of them.
   static constexpr size_t kNumChannelStreams = 4;
 
-  CudaMemory(int device, Stream stream) : device_(device), stream_(std::move(stream)) {}
+  CudaMemory(int device, Stream stream, bool orders_nic_writes)
+      : device_(device), stream_(std::move(stream)), orders_nic_writes_(orders_nic_writes) {}
 
   static Status reach_peers(int device) {
     int num_devices = 0;
@@ -281,6 +308,7 @@ class CudaMemory final : public DeviceMemory {
 
   const int device_;
   const Stream stream_;
+  const bool orders_nic_writes_;
   std::mutex mutex_;  // guards all below
   std::unordered_map<void*, Kind> blocks_;
   std::unordered_map<void*, CudaShared> shared_;

@@ -48,11 +48,20 @@ const Result<Driver>& driver() {
   return found;
 }
 
+// CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, which the run time passes on without
+// a name of its own.
+constexpr auto kForNics =
+    static_cast<cudaDeviceAttr>(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+
 CUmemAllocationProp properties_of(int device) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
   properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+  // Without this a NIC cannot register the memory. Where it is not known, nothing is lost.
+  int for_nics = 0;
+  (void)cudaDeviceGetAttribute(&for_nics, kForNics, device);
+  properties.allocFlags.gpuDirectRDMACapable = for_nics != 0 ? 1 : 0;
   return properties;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include <mkernel/options.h>
 #include <mkernel/status.h>
@@ -23,6 +24,12 @@ class CopyChannel {
   virtual Result<bool> done(uint64_t mark) = 0;
 };
 
+/// A dma-buf, which a NIC takes for memory of another device.
+struct DmaBuf {
+  int descriptor = -1;
+  uint64_t offset = 0;  // of the memory that was asked for
+};
+
 /// Threads: any. Pointers stay valid until released or until this object is destroyed.
 class DeviceMemory {
  public:
@@ -34,6 +41,16 @@ class DeviceMemory {
   virtual void release(void* p) = 0;
   /// Whether the host, and so any network, reads and writes what allocate() gives.
   virtual bool host_accessible() const = 0;
+  /// A new file descriptor of a dma-buf around memory from allocate() or allocate_shared(); the
+  /// caller closes it.
+  /// Errors: unsupported for memory of the host; what the driver says.
+  virtual Result<DmaBuf> export_dmabuf(void* p, uint64_t bytes) {
+    (void)p;
+    return Status(Code::kUnsupported,
+                  "no dma-buf for " + std::to_string(bytes) + " bytes of this memory");
+  }
+  /// Whether threads of the device that see a NIC's write see all that the NIC wrote before it.
+  virtual bool orders_nic_writes() const { return true; }
 
   /// Memory like allocate()'s that other processes of this host can map.
   virtual Result<void*> allocate_shared(uint64_t bytes) = 0;

@@ -163,23 +163,33 @@ class FakeOpenDevice final : public verbs::Device {
   }
   Result<std::unique_ptr<verbs::MemoryRegion>> register_memory(
       void* data, uint64_t bytes, const verbs::Access& access) override {
-    const std::lock_guard lock(owner_.world->mutex);
-    uint32_t key = 0;
-    while (key == 0 || owner_.world->registrations.contains(key)) {
-      key = static_cast<uint32_t>(owner_.world->random());
+    if (owner_.world->config.is_foreign(data) && !config_.takes_foreign) {
+      return Status(Code::kInternal, "fake reg_mr: Bad address");
     }
-    owner_.world->registrations[key] = {owner_.rank, config_.name, reinterpret_cast<uint64_t>(data),
-                                        bytes, access};
-    return std::unique_ptr<verbs::MemoryRegion>(new FakeMemoryRegion(owner_.world, key));
+    return add(reinterpret_cast<uint64_t>(data), bytes, access, false);
   }
-  Result<std::unique_ptr<verbs::MemoryRegion>> register_dmabuf(int, uint64_t, uint64_t, uint64_t,
-                                                               const verbs::Access&) override {
-    return Status(Code::kUnsupported, "fake reg_dmabuf_mr: Operation not supported");
+  Result<std::unique_ptr<verbs::MemoryRegion>> register_dmabuf(
+      int fd, uint64_t, uint64_t bytes, uint64_t address, const verbs::Access& access) override {
+    if (fd < 0 || !config_.takes_dmabuf) {
+      return Status(Code::kInternal, "fake reg_dmabuf_mr: Operation not supported");
+    }
+    return add(address, bytes, access, true);
   }
 
  private:
   static Status invalid(const std::string& call) {
     return {Code::kInternal, "fake " + call + ": Invalid argument"};
+  }
+  std::unique_ptr<verbs::MemoryRegion> add(uint64_t address, uint64_t bytes,
+                                           const verbs::Access& access, bool by_dmabuf) {
+    const std::lock_guard lock(owner_.world->mutex);
+    uint32_t key = 0;
+    while (key == 0 || owner_.world->registrations.contains(key)) {
+      key = static_cast<uint32_t>(owner_.world->random());
+    }
+    owner_.world->registrations[key] = {owner_.rank, config_.name, address,
+                                        bytes,       access,       by_dmabuf};
+    return std::make_unique<FakeMemoryRegion>(owner_.world, key);
   }
   uint32_t lid() const { return owner_.rank * 16 + static_cast<uint32_t>(owner_.device_idx) + 1; }
 

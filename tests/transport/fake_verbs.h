@@ -7,6 +7,7 @@
 // other; SRD places pieces of any of them, and completes them, in any order.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -29,6 +30,8 @@ struct FakeDevice {
   uint64_t max_message_bytes = 1 << 30;
   uint32_t inline_bytes = 64;
   bool can_write = true;  // of EFA
+  bool takes_dmabuf = false;
+  bool takes_foreign = true;  // memory that FakeConfig calls foreign, as it is
   // Entries of the GID table; without any, one that names rank and device.
   std::vector<std::optional<verbs::GidEntry>> gids = {};
   std::set<uint32_t> unreadable_gids = {};
@@ -39,7 +42,9 @@ struct FakeConfig {
   uint64_t seed = 1;
   bool repeats_immediates = false;  // SRD: now and then one comes again, later
   bool late_immediates = false;     // SRD: now and then one comes long after its write is complete
-  bool fails_tests = true;          // what a real NIC would not forgive fails the test at once
+  // Memory that is not the host's, as a GPU's.
+  std::function<bool(const void*)> is_foreign = [](const void*) { return false; };
+  bool fails_tests = true;  // what a real NIC would not forgive fails the test at once
 };
 
 struct FakeRegistration {
@@ -47,6 +52,7 @@ struct FakeRegistration {
   std::string device = {};
   uint64_t address, bytes;
   verbs::Access access;
+  bool by_dmabuf = false;
 };
 
 class FakeWorld;

@@ -43,7 +43,7 @@ class SlowChannel final : public CopyChannel {
   std::deque<std::function<void()>> waiting_;
 };
 
-class SlowMemory final : public DeviceMemory {
+class SlowMemory : public DeviceMemory {
  public:
   explicit SlowMemory(uint32_t polls_per_copy) : polls_per_copy_(polls_per_copy) {}
 

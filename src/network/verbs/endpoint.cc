@@ -37,11 +37,11 @@ Result<std::string> VerbsEndpoint::export_region(const HeapRegion& region) {
   }
   Regions::Registrations registrations;
   for (const Rail& rail : rails_) {
-    Result<std::unique_ptr<MemoryRegion>> registered =
-        rail.device->register_memory(region.data, std::max<uint64_t>(region.bytes, 1),
-                                     {.local_write = true,
-                                      .remote_write = true,
-                                      .relaxed_ordering = config_.settings.relaxed_ordering});
+    auto registered = register_by(config_.path, *rail.device, config_.heap->memory(), region.data,
+                                  std::max<uint64_t>(region.bytes, 1),
+                                  {.local_write = true,
+                                   .remote_write = true,
+                                   .relaxed_ordering = config_.settings.relaxed_ordering});
     if (!registered) return error(registered.status().code(), registered.status().message());
     registrations.push_back(std::move(*registered));
   }

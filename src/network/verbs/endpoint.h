@@ -12,6 +12,7 @@
 
 #include "network/caller.h"
 #include "network/transport.h"
+#include "network/verbs/nic_path.h"
 #include "network/verbs/rail.h"
 #include "network/verbs/regions.h"
 #include "network/verbs/sender.h"
@@ -24,6 +25,7 @@ struct EndpointConfig {
   uint32_t rank = 0;
   uint32_t num_ranks = 0;
   uint64_t limit_ns = 0;  // of close()
+  NicPath path = NicPath::kHost;
 };
 
 class VerbsEndpoint final : public Endpoint {
@@ -65,6 +67,7 @@ class VerbsEndpoint final : public Endpoint {
   // set_up.cc
   Status create_lanes();
   Status create_lane(uint32_t peer, uint32_t rail);
+  Status register_flags(Rail& rail);
   Status check_address(const EndpointAddress& address, uint32_t peer) const;
   Status connect_peer(const EndpointAddress& address, uint32_t peer);
   Result<Route> connect_route(const EndpointAddress& address, uint32_t peer, uint32_t rail,

@@ -95,8 +95,7 @@ Result<std::vector<Rail>> open_rails(Api& api, const VerbsOptions& options,
   return rails;
 }
 
-Status prepare_rail(Rail& rail, uint32_t num_lanes, uint32_t send_depth, uint32_t receive_depth,
-                    void* flags, uint64_t flags_bytes) {
+Status prepare_rail(Rail& rail, uint32_t num_lanes, uint32_t send_depth, uint32_t receive_depth) {
   const auto entries = [&](uint32_t depth) {
     return static_cast<uint32_t>(std::min(std::max<uint64_t>(uint64_t{num_lanes} * depth, 1),
                                           uint64_t{rail.limits.max_cqe}));
@@ -124,10 +123,6 @@ Status prepare_rail(Rail& rail, uint32_t num_lanes, uint32_t send_depth, uint32_
       rail.words.data(), rail.words.size() * sizeof(uint32_t), {.local_write = true});
   if (!words) return words.status();
   rail.words_region = std::move(*words);
-  Result<std::unique_ptr<MemoryRegion>> registered =
-      rail.device->register_memory(flags, flags_bytes, {.local_write = true, .remote_write = true});
-  if (!registered) return registered.status();
-  rail.flags_region = std::move(*registered);
   return Status::ok();
 }
 

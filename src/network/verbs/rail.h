@@ -41,9 +41,7 @@ struct Rail {
 Result<std::vector<Rail>> open_rails(Api& api, const VerbsOptions& options,
                                      const Settings& settings, const Log& log);
 
-/// Makes the queues and words of a rail for `num_lanes` queue pairs of these depths, and registers
-/// the flags: strictly ordered whatever the data may be, since a flag that is seen means data.
-Status prepare_rail(Rail& rail, uint32_t num_lanes, uint32_t send_depth, uint32_t receive_depth,
-                    void* flags, uint64_t flags_bytes);
+/// Makes the queues and words of a rail for `num_lanes` queue pairs of these depths.
+Status prepare_rail(Rail& rail, uint32_t num_lanes, uint32_t send_depth, uint32_t receive_depth);
 
 }  // namespace mkernel::verbs

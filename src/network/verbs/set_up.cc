@@ -1,10 +1,9 @@
-// How an endpoint comes to be: rails, queue pairs, and the connections between ranks.
+// An endpoint's queue pairs, and the connections between ranks.
 #include <algorithm>
 #include <random>
 #include <utility>
 
 #include "network/verbs/endpoint.h"
-#include "network/verbs/verbs.h"
 
 namespace mkernel::verbs {
 namespace {
@@ -102,8 +101,8 @@ Status VerbsEndpoint::create_lanes() {
                                            rail.name + " has " +
                                            std::to_string(rail.limits.max_queue_pairs));
     }
-    MK_RETURN_IF_ERROR(prepare_rail(rail, lanes_per_rail, depth_, num_receives_,
-                                    config_.heap->flag_region(), kFlagRegionBytes));
+    MK_RETURN_IF_ERROR(prepare_rail(rail, lanes_per_rail, depth_, num_receives_));
+    MK_RETURN_IF_ERROR(register_flags(rail));
     address_.rails.push_back({.gid = rail.gid.gid,
                               .lid = rail.port.lid,
                               .link_layer = rail.port.link_layer,
@@ -120,6 +119,16 @@ Status VerbsEndpoint::create_lanes() {
       }
     }
   }
+  return Status::ok();
+}
+
+/// Strictly ordered, whatever the data may be: a flag that is seen means data.
+Status VerbsEndpoint::register_flags(Rail& rail) {
+  auto registered =
+      register_by(config_.path, *rail.device, config_.heap->memory(), config_.heap->flag_region(),
+                  kFlagRegionBytes, {.local_write = true, .remote_write = true});
+  if (!registered) return error(registered.status().code(), registered.status().message());
+  rail.flags_region = std::move(*registered);
   return Status::ok();
 }
 
@@ -250,24 +259,6 @@ Result<Route> VerbsEndpoint::connect_route(const EndpointAddress& address, uint3
   peer_of_source_[{rail_idx, (*handle)->number(), route.remote_number}] = peer;
   handles_.push_back(std::move(*handle));
   return route;
-}
-
-Result<std::unique_ptr<Endpoint>> create_endpoint(std::shared_ptr<Api> api,
-                                                  const CreateConfig& config) {
-  if (config.num_ranks == 0 || config.rank >= config.num_ranks) {
-    return Status(Code::kInvalidArgument, "verbs: rank " + std::to_string(config.rank) + " of " +
-                                              std::to_string(config.num_ranks));
-  }
-  Result<Settings> settings = settings_of(config.options, config.service);
-  if (!settings) return settings.status();
-  Result<std::vector<Rail>> rails = open_rails(*api, config.options, *settings, config.log);
-  if (!rails) return rails.status();
-  return VerbsEndpoint::create({.settings = *settings,
-                                .heap = config.heap,
-                                .rank = config.rank,
-                                .num_ranks = config.num_ranks,
-                                .limit_ns = config.limit_ns},
-                               std::move(api), std::move(*rails));
 }
 
 }  // namespace mkernel::verbs

@@ -1,7 +1,5 @@
 #include "network/verbs/verbs.h"
 
-#include <utility>
-
 #include "network/verbs/system_api.h"
 
 namespace mkernel {
@@ -10,7 +8,7 @@ namespace {
 Result<std::unique_ptr<Endpoint>> create(const verbs::CreateConfig& config) {
   Result<std::shared_ptr<verbs::Api>> api = verbs::open_system_api();
   if (!api) return api.status();
-  return verbs::create_endpoint(std::move(*api), config);
+  return verbs::create_endpoint(*api, config);
 }
 
 }  // namespace
@@ -37,6 +35,14 @@ Result<std::unique_ptr<Endpoint>> create_efa(const VerbsOptions& options, Symmet
                  .num_ranks = num_ranks,
                  .limit_ns = limit_ns,
                  .log = log});
+}
+
+Result<std::string> describe_verbs_path(const VerbsOptions& options, bool is_efa,
+                                        DeviceMemory& memory) {
+  Result<std::shared_ptr<verbs::Api>> api = verbs::open_system_api();
+  if (!api) return api.status();
+  return verbs::describe_nic_path(
+      *api, is_efa ? verbs::Service::kDatagram : verbs::Service::kConnected, options, memory);
 }
 
 }  // namespace mkernel
