@@ -86,6 +86,15 @@ void add_cluster(CLI::App& app, Arguments& a) {
                          {{"host", DeviceKind::kHost}, {"cuda", DeviceKind::kCuda}},
                          "what computes (cuda where there is a GPU)");
   app.add_option("--transport", a.cluster.transport, "between nodes (auto)")->type_name("NAME");
+  app.add_option("--provider", a.cluster.libfabric.provider, "libfabric: as fi_info -p (the best)")
+      ->type_name("NAME");
+  app.add_option("--interface", a.cluster.libfabric.interface,
+                 "libfabric: its name or address (the provider's first)")
+      ->type_name("NAME");
+  app.add_option("--devices", a.cluster.verbs.devices,
+                 "verbs, efa: the NICs of a rank (the nearest)")
+      ->type_name("NAME[,NAME...]")
+      ->delimiter(',');
   add_milliseconds(app, "--timeout-ms", a.cluster.timeout_us, "of a wait (10000)");
   add_milliseconds(app, "--contact-timeout-ms", a.cluster.contact_timeout_us,
                    "of a wait for a rank that may be late (60000)");

@@ -44,10 +44,10 @@ def right(ended):
 
 
 def test():
-    ended = finish(start("--iters", "200"), 120)
+    ended = finish(start("--iters", "40"), 120)
     good = report("a link that loses packets", ended, right(ended))
 
-    ranks = start("--iters", "700")
+    ranks = start("--iters", "500")
     time.sleep(2)
     net.set_link("down")
     time.sleep(2)
