@@ -82,7 +82,7 @@ struct VerbsOptions {
   // kAuto: memory of a GPU by dma-buf, else by nvidia-peermem, else in bounce buffers.
   Staging staging = Staging::kAuto;
   // The largest piece that goes through a bounce buffer, 1 to 2^30, and how many buffers a pair of
-  // ranks has in each direction, 1 to 65536. A rank takes 2 * ranks * slots * chunk bytes.
+  // ranks has in each direction, 1 to 16384. A rank takes 2 * ranks * slots * chunk bytes.
   int64_t staging_chunk_bytes = 256 << 10;
   int staging_slots = 8;
 };

@@ -33,6 +33,11 @@ class StagedEndpoint final : public Endpoint {
  public:
   static Result<std::unique_ptr<Endpoint>> create(const StagedConfig& config, SymmetricHeap& heap,
                                                   const MakeBelow& make_below) {
+    if (config.slots == 0 || config.slots > 1u << kSlotBits || config.num_ranks > 1u << kRankBits) {
+      return Status(Code::kInvalidArgument, "staged: " + std::to_string(config.slots) + " slots, " +
+                                                std::to_string(config.num_ranks) +
+                                                " ranks: 1 to 16384, and up to 65536");
+    }
     Result<std::unique_ptr<StagedSlots>> slots = StagedSlots::create(heap.memory(), config);
     if (!slots) return slots.status();
     Result<std::unique_ptr<Endpoint>> below = make_below((*slots)->heap());
@@ -130,7 +135,8 @@ class StagedEndpoint final : public Endpoint {
     return count;
   }
 
-  std::string last_error() const override { return below_->last_error(); }
+  EndpointStatistics statistics() const override { return below_->statistics(); }
+  std::string last_error() const override { return sender_.last_error(); }
 
   Status close() override {
     if (std::exchange(is_closed_, true)) return Status::ok();
@@ -242,19 +248,23 @@ class StagedEndpoint final : public Endpoint {
     for (size_t i = 0; i < *count; ++i) {
       const Event& e = events[i];
       if (e.kind == Event::Kind::kArrived) {
-        MK_RETURN_IF_ERROR(take_notice(e.peer, decode_notice(e.value)));
+        MK_RETURN_IF_ERROR(take_notice(decode_notice(e.value)));
         continue;
       }
       outbox_.ended();
-      if (e.kind == Event::Kind::kFailed) sender_.break_peer(e.peer);
+      if (e.kind == Event::Kind::kFailed) sender_.break_peer(e.peer, below_->last_error());
       sender_.delivered(e.id, e.kind == Event::Kind::kCompleted);
     }
     return count;
   }
 
-  Status take_notice(uint32_t peer, const Notice& notice) {
-    if (notice.kind == Notice::Kind::kPiece) return receiver_.arrived(peer, notice.slot);
-    sender_.credited(peer, notice.slot, notice.kind == Notice::Kind::kCredit);
+  Status take_notice(const Notice& notice) {
+    if (notice.rank >= is_peer_.size() || !is_peer_[notice.rank]) {
+      return error(Code::kPeerFailed,
+                   "a notice of rank " + std::to_string(notice.rank) + ", which is no peer");
+    }
+    if (notice.kind == Notice::Kind::kPiece) return receiver_.arrived(notice.rank, notice.slot);
+    sender_.credited(notice.rank, notice.slot, notice.kind == Notice::Kind::kCredit);
     return Status::ok();
   }
 

@@ -8,13 +8,11 @@
 //
 // Invariants:
 //  1. A receiver's slot is written only by the sender's slot of its number, which is used again
-//  only
-//     after the credit: so never while the receiver still copies from it.
+//     only after the credit: so never while the receiver still copies from it.
 //  2. A write is complete when all its pieces have credit, so when it is in the peer's heap. Its
 //     immediate shows when all its pieces are in the heap, in whatever order they came.
 //  3. Credit waits for copies, which wait for nobody; a piece waits for credit. So nothing
-//  deadlocks,
-//     as long as the receiver polls.
+//     deadlocks, as long as the receiver polls.
 //
 // It keeps no order, whatever the endpoint below does.
 #pragma once
@@ -32,17 +30,19 @@ namespace mkernel {
 struct StagedConfig {
   uint32_t rank = 0;
   uint32_t num_ranks = 0;
-  uint32_t slots = 8;                  // 1 to 65536
-  uint64_t piece_bytes = 256 << 10;    // the most that a slot holds
-  uint32_t max_in_flight = 256;        // writes
-  uint64_t limit_ns = 10'000'000'000;  // of close()
+  uint32_t slots = 8;                // 1 to 16384
+  uint64_t piece_bytes = 256 << 10;  // the most that a slot holds
+  uint32_t max_in_flight = 256;      // writes
+  // Of close(), and of a peer that has a piece and says nothing: what goes to it then fails.
+  uint64_t limit_ns = 10'000'000'000;
 };
 
 /// Makes the endpoint below for a heap of host memory.
 using MakeBelow = std::function<Result<std::unique_ptr<Endpoint>>(SymmetricHeap& bounce)>;
 
-/// The endpoint below must name the peers of its arrivals and have immediates of 32 bits.
-/// Errors: what the memory or the endpoint below say; unsupported if it has shorter immediates.
+/// The endpoint below must have immediates of 32 bits.
+/// Errors: what the memory or the endpoint below say; unsupported if it has shorter immediates;
+/// invalid_argument for more slots, or more than 65536 ranks.
 Result<std::unique_ptr<Endpoint>> create_staged(const StagedConfig& config, SymmetricHeap& heap,
                                                 const MakeBelow& make_below);
 

@@ -39,12 +39,15 @@ class StagedSender {
   /// A piece was delivered, or not. `id` is of the write below.
   void delivered(uint64_t id, bool succeeded);
   void credited(uint32_t peer, uint32_t slot, bool is_placed);
-  void break_peer(uint32_t peer);
+  /// What was and will be begun towards the peer fails.
+  void break_peer(uint32_t peer, const std::string& why);
   /// Tells receivers to forget what they have not placed.
   void abandon();
   Result<bool> settled() { return channel_->done(last_mark_); }
   bool is_idle() const { return num_flights_ == 0; }
   std::deque<Event>& events() { return events_; }
+  /// Why a write failed last; empty if none did.
+  const std::string& last_error() const { return last_error_; }
 
  private:
   struct Flight {
@@ -66,12 +69,14 @@ class StagedSender {
     std::deque<std::shared_ptr<Flight>> waiting;
     std::vector<Slot> slots;
     uint64_t num_writes = 0;
+    uint64_t heard_ns = 0;  // when something of this peer was told last
     bool is_broken = false;
   };
   struct Copy {
     uint32_t peer, slot;
     uint64_t mark;
   };
+  void break_silent_peers();
   Status fill(uint32_t peer, uint32_t slot_idx);
   void send(uint32_t peer, uint32_t slot_idx);
   void free_slot(uint32_t peer, uint32_t slot_idx);
@@ -86,7 +91,9 @@ class StagedSender {
   std::vector<Lane> lanes_;  // by peer
   std::deque<Copy> copying_;
   uint64_t num_flights_ = 0;
+  uint32_t num_passes_ = 0;
   std::deque<Event> events_;
+  std::string last_error_;
 };
 
 /// From this rank's slots into its heap.

@@ -4,6 +4,7 @@
 #include <span>
 
 #include "core/maths.h"
+#include "core/watchdog.h"
 #include "memory/heap_address.h"
 #include "network/staged_endpoint.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 // Ids of the endpoint below: a piece by peer and slot; anything else.
 constexpr uint64_t kNoPiece = ~uint64_t{0};
+constexpr uint32_t kPassesPerClock = 64;  // a look at the clock costs as much as a pass
 constexpr uint64_t id_of_piece(uint32_t peer, uint32_t slot) { return uint64_t{peer} << 32 | slot; }
 
 }  // namespace
@@ -57,6 +59,7 @@ void StagedSender::write(const Write& w) {
 }
 
 Status StagedSender::progress() {
+  if (num_flights_ > 0 && ++num_passes_ % kPassesPerClock == 0) break_silent_peers();
   for (uint32_t peer = 0; peer < lanes_.size(); ++peer) {
     Lane& lane = lanes_[peer];
     for (uint32_t slot = 0; slot < config_.slots && !lane.waiting.empty(); ++slot) {
@@ -72,6 +75,20 @@ Status StagedSender::progress() {
     copying_.pop_front();
   }
   return Status::ok();
+}
+
+/// The network below knows of no fault while a peer that is gone owes credit for what it was given.
+void StagedSender::break_silent_peers() {
+  const uint64_t now_ns = Watchdog::now_ns();
+  for (uint32_t peer = 0; peer < lanes_.size(); ++peer) {
+    const Lane& lane = lanes_[peer];
+    const bool owes = std::ranges::any_of(
+        lane.slots, [](const Slot& slot) { return slot.is_delivered && !slot.is_credited; });
+    if (!owes || now_ns - lane.heard_ns <= config_.limit_ns) continue;
+    break_peer(peer, "staged: no credit from rank " + std::to_string(peer) + " for " +
+                         std::to_string(config_.limit_ns / 1000) + " us, writing to rank " +
+                         std::to_string(peer));
+  }
 }
 
 /// Begins to copy the next piece that waits into a free slot.
@@ -112,7 +129,7 @@ void StagedSender::send(uint32_t peer, uint32_t slot_idx) {
                .local_address = slots_.address(false, peer, slot_idx),
                .remote_address = slots_.address(true, config_.rank, slot_idx),
                .bytes = kHeaderBytes + lanes_[peer].slots[slot_idx].bytes,
-               .value = encode(Notice{Notice::Kind::kPiece, slot_idx}),
+               .value = encode(Notice{Notice::Kind::kPiece, config_.rank, slot_idx}),
                .id = id_of_piece(peer, slot_idx)});
 }
 
@@ -120,7 +137,8 @@ void StagedSender::delivered(uint64_t id, bool succeeded) {
   if (id == kNoPiece) return;
   const auto peer = static_cast<uint32_t>(id >> 32);
   const auto slot_idx = static_cast<uint32_t>(id);
-  if (!succeeded) return break_peer(peer);
+  if (!succeeded) return;  // the peer is broken already
+  lanes_[peer].heard_ns = Watchdog::now_ns();
   lanes_[peer].slots[slot_idx].is_delivered = true;
   free_slot(peer, slot_idx);
 }
@@ -130,6 +148,11 @@ void StagedSender::credited(uint32_t peer, uint32_t slot_idx, bool is_placed) {
   Slot& slot = lanes_[peer].slots[slot_idx];
   if (!slot.flight || slot.is_credited) return;
   slot.is_credited = true;
+  lanes_[peer].heard_ns = Watchdog::now_ns();
+  if (!is_placed) {
+    last_error_ =
+        "staged: rank " + std::to_string(peer) + " has no region any more where a write was to go";
+  }
   end_piece(*slot.flight, is_placed);
   free_slot(peer, slot_idx);
 }
@@ -148,9 +171,10 @@ void StagedSender::end_piece(Flight& flight, bool succeeded) {
                      .id = flight.write.id});
 }
 
-void StagedSender::break_peer(uint32_t peer) {
+void StagedSender::break_peer(uint32_t peer, const std::string& why) {
   Lane& lane = lanes_[peer];
   if (std::exchange(lane.is_broken, true)) return;
+  last_error_ = why;
   for (Slot& slot : lane.slots) {
     if (slot.flight && !std::exchange(slot.is_credited, true)) end_piece(*slot.flight, false);
   }
@@ -244,7 +268,7 @@ Status StagedReceiver::progress(std::deque<Event>& events) {
 void StagedReceiver::give_credit(uint32_t peer, uint32_t slot, Notice::Kind kind) {
   outbox_.add({.kind = Write::Kind::kDataImmediate,
                .peer = peer,
-               .value = encode(Notice{kind, slot}),
+               .value = encode(Notice{kind, config_.rank, slot}),
                .id = kNoPiece});
 }
 

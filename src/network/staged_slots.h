@@ -22,13 +22,24 @@ static_assert(sizeof(PieceHeader) <= kHeaderBytes);
 
 /// What an immediate of the endpoint below says.
 struct Notice {
-  enum class Kind : uint8_t { kPiece, kCredit, kRefused };
+  enum class Kind : uint8_t {
+    kPiece,    // the slot has been filled
+    kCredit,   // its piece is in the heap
+    kRefused,  // its piece has no place in the heap
+  };
   Kind kind;
+  uint32_t rank;  // who says so: not every network tells
   uint32_t slot;
 };
-constexpr uint32_t encode(const Notice& n) { return static_cast<uint32_t>(n.kind) << 24 | n.slot; }
+inline constexpr uint32_t kSlotBits = 14, kRankBits = 16;
+
+constexpr uint32_t encode(const Notice& n) {
+  return n.rank << (32 - kRankBits) | static_cast<uint32_t>(n.kind) << kSlotBits | n.slot;
+}
 constexpr Notice decode_notice(uint32_t bits) {
-  return {static_cast<Notice::Kind>(bits >> 24), bits & 0xffffff};
+  return {.kind = static_cast<Notice::Kind>(bits >> kSlotBits & 3),
+          .rank = bits >> (32 - kRankBits),
+          .slot = bits & ((1u << kSlotBits) - 1)};
 }
 
 /// Host memory of the rank's device: a region of a heap of its own, as the endpoint below takes it.

@@ -96,6 +96,7 @@ class ChildProcess {
   }
   static std::array<int, 2> make_sockets() {
     std::array<int, 2> sockets{};
+    (void)fflush(nullptr);  // or the child writes out what is waiting here too
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets.data()) != 0) std::abort();
     return sockets;
   }

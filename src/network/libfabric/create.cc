@@ -4,13 +4,14 @@
 #include "network/libfabric/endpoint.h"
 #include "network/libfabric/libfabric.h"
 #include "network/libfabric/provider.h"
+#include "network/staged.h"
 
 namespace mkernel {
 namespace {
 
 constexpr uint32_t kMaxRanks = 1u << 16;  // ranks are named with 16 bits
 constexpr uint32_t kMaxDepth = 1u << 16;
-constexpr uint32_t kMaxSlots = 1u << 14;  // see staging.h
+constexpr uint32_t kMaxSlots = 1u << 14;  // see staged.h
 constexpr uint64_t kMaxChunkBytes = uint64_t{1} << 30;
 
 Status check(const LibfabricOptions& o, uint32_t rank, uint32_t num_ranks) {
@@ -34,6 +35,23 @@ Status check(const LibfabricOptions& o, uint32_t rank, uint32_t num_ranks) {
   return Status::ok();
 }
 
+/// The same endpoint, on host memory, below bounce buffers.
+Result<std::unique_ptr<Endpoint>> create_bounced(const LibfabricOptions& options,
+                                                 SymmetricHeap& heap, uint32_t rank,
+                                                 uint32_t num_ranks, uint64_t limit_ns) {
+  LibfabricOptions below = options;
+  below.staging = Staging::kAuto;  // of memory that is the host's
+  return create_staged({.rank = rank,
+                        .num_ranks = num_ranks,
+                        .slots = options.staging_slots,
+                        .piece_bytes = options.staging_chunk_bytes,
+                        .max_in_flight = options.max_in_flight,
+                        .limit_ns = limit_ns},
+                       heap, [&](SymmetricHeap& bounce) {
+                         return create_libfabric(below, bounce, rank, num_ranks, limit_ns);
+                       });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Endpoint>> create_libfabric(const LibfabricOptions& options,
@@ -43,6 +61,9 @@ Result<std::unique_ptr<Endpoint>> create_libfabric(const LibfabricOptions& optio
     return Status(why.code(), "rank " + std::to_string(rank) + ": " + why.message());
   };
   if (const Status ok = check(options, rank, num_ranks); !ok) return name_rank(ok);
+  if (options.staging == Staging::kAlways || !heap.memory().host_accessible()) {
+    return create_bounced(options, heap, rank, num_ranks, limit_ns);
+  }
   const Result<libfabric::Library>& library = libfabric::library();
   if (!library) return name_rank(library.status());
   Result<libfabric::Info> info = libfabric::choose_provider(library.value(), options);

@@ -4,10 +4,8 @@
 #include <utility>
 
 #include "core/watchdog.h"
-#include "network/libfabric/direct.h"
 #include "network/libfabric/libfabric.h"
 #include "network/libfabric/provider.h"
-#include "network/libfabric/staging.h"
 
 namespace mkernel::libfabric {
 namespace {
@@ -16,7 +14,6 @@ namespace {
 // long this rank waits.
 constexpr uint64_t kQuietLimitNs = 100'000'000;
 constexpr uint64_t kDrainLimitNs = 1'000'000'000;
-constexpr uint64_t kSettleLimitNs = 10'000'000'000;  // for copies that a device has begun
 constexpr size_t kDrainEvents = 64;
 
 }  // namespace
@@ -37,26 +34,14 @@ Status LibfabricEndpoint::open_path(const LibfabricOptions& options) {
                   .name = port_->name()};
   uint64_t max_bytes = port_->info().ep_attr->max_msg_size;
   if (options.max_message_bytes > 0) max_bytes = std::min(max_bytes, options.max_message_bytes);
-  if (options.staging == Staging::kAlways || !heap_.memory().host_accessible()) {
-    Result<std::unique_ptr<StagedPath>> path =
-        StagedPath::create(*port_, *wire_, heap_,
-                           {.rank = config_.rank,
-                            .num_ranks = config_.num_ranks,
-                            .slots = options.staging_slots,
-                            .chunk_bytes = std::min(options.staging_chunk_bytes, max_bytes)});
-    if (!path) return path.status();
-    path_ = std::move(*path);
-  } else {
-    Result<std::unique_ptr<DirectPath>> path =
-        DirectPath::create(*port_, *wire_, heap_,
+  auto path = Path::create(*port_, *wire_, heap_,
                            {.rank = config_.rank,
                             .num_ranks = config_.num_ranks,
                             .max_in_flight = config_.max_in_flight,
                             .max_message_bytes = max_bytes});
-    if (!path) return path.status();
-    path_ = std::move(*path);
-  }
-  path_->describe(own_address_);
+  if (!path) return path.status();
+  path_ = std::move(*path);
+  own_address_.flags = path_->flags();
   return Status::ok();
 }
 
@@ -91,7 +76,7 @@ Status LibfabricEndpoint::connect(std::span<const std::string> address_of_rank) 
     }
     MK_RETURN_IF_ERROR(check_peer(*peer, rank));
     MK_RETURN_IF_ERROR(port_->insert(rank, config_.num_ranks, peer->name));
-    MK_RETURN_IF_ERROR(path_->connect(*peer));
+    path_->connect(rank, peer->flags);
     connected_[rank] = true;
   }
   return Status::ok();
@@ -110,20 +95,12 @@ Status LibfabricEndpoint::check_peer(const EndpointAddress& peer, uint32_t rank)
   if (peer.provider != own_address_.provider) {
     return refuse("provider", peer.provider, own_address_.provider);
   }
-  if (peer.staging_slots != own_address_.staging_slots) {
-    return refuse("number of staging slots (0: no staging)", text(peer.staging_slots),
-                  text(own_address_.staging_slots));
-  }
-  if (peer.staging_chunk_bytes != own_address_.staging_chunk_bytes) {
-    return refuse("staging chunk in bytes", text(peer.staging_chunk_bytes),
-                  text(own_address_.staging_chunk_bytes));
-  }
   return Status::ok();
 }
 
 Result<std::string> LibfabricEndpoint::export_region(const HeapRegion& region) {
   Registration registration;
-  if (!is_staged() && region.bytes > 0) {
+  if (region.bytes > 0) {
     Result<Registration> registered = port_->register_memory(region.data, region.bytes);
     if (!registered) return error(registered.status().code(), registered.status().message());
     registration = std::move(*registered);
@@ -225,9 +202,8 @@ Status LibfabricEndpoint::make_progress(size_t limit) {
   // What was not fetched yet holds up reading, so that a caller with little room is not swamped.
   const size_t held = std::min(limit, path_->events.size());
   const Status polled = wire_->poll(limit - held, wire_events_);
-  for (const WireEvent& event : wire_events_) MK_RETURN_IF_ERROR(path_->handle(event));
-  if (!polled) return error(polled.code(), polled.message());
-  return path_->progress();
+  for (const WireEvent& event : wire_events_) path_->handle(event);
+  return polled ? polled : error(polled.code(), polled.message());
 }
 
 Status LibfabricEndpoint::close() {
@@ -238,13 +214,12 @@ Status LibfabricEndpoint::close() {
   // Errors do not matter any more: what they are about is destroyed below.
   (void)drain();
   // Registrations first, because a provider may want them gone before its endpoint. With that the
-  // network touches nothing any more, and with settle() no copy does.
+  // network touches nothing any more.
   regions_.forget_all();
   path_->unregister();
   port_->shut();
-  Status settled = settle();
   path_.reset();  // it holds memory of the device, which may go before this object
-  return settled;
+  return Status::ok();
 }
 
 Status LibfabricEndpoint::drain() {
@@ -260,19 +235,6 @@ Status LibfabricEndpoint::drain() {
     std::this_thread::yield();
   }
   return Status::ok();
-}
-
-Status LibfabricEndpoint::settle() {
-  const uint64_t start_ns = Watchdog::now_ns();
-  for (;;) {
-    const Result<bool> settled = path_->settled();
-    if (!settled) return settled.status();
-    if (settled.value()) return Status::ok();
-    if (Watchdog::now_ns() - start_ns > kSettleLimitNs) {
-      return error(Code::kTimeout, "close: copies did not end in 10 s");
-    }
-    std::this_thread::yield();
-  }
 }
 
 }  // namespace mkernel::libfabric

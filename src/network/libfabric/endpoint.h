@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "memory/symmetric_heap.h"
+#include "network/libfabric/messages.h"
 #include "network/libfabric/path.h"
 #include "network/libfabric/port.h"
 #include "network/libfabric/regions.h"
@@ -56,8 +57,6 @@ class LibfabricEndpoint final : public Endpoint {
   Status out_of_bounds(const Write& write, bool at_peer) const;
   Status make_progress(size_t limit);
   Status drain();
-  Status settle();
-  bool is_staged() const { return own_address_.staging_slots > 0; }
 
   const EndpointConfig config_;
   SymmetricHeap& heap_;

@@ -7,7 +7,7 @@
 // receiver of a write has to poll too.
 //
 // Where the network cannot reach a heap (memory of a GPU), bytes go through bounce buffers in host
-// memory on both sides; see staging.h.
+// memory on both sides; see network/staged.h.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -73,9 +73,7 @@ void visit_fields(Visitor& visit, Address& a) {
   visit(a.num_ranks);
   visit(a.provider);
   visit(a.name);
-  visit_memory(visit, a.landing);
-  visit(a.staging_slots);
-  visit(a.staging_chunk_bytes);
+  visit_memory(visit, a.flags);
 }
 template <class Visitor, class Key>
 requires std::is_same_v<std::remove_const_t<Key>, RegionKey>

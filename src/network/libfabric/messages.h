@@ -13,11 +13,9 @@ namespace mkernel::libfabric {
 struct EndpointAddress {
   uint32_t rank = 0;
   uint32_t num_ranks = 0;
-  std::string provider = {};   // as libfabric spells it
-  std::string name = {};       // for the address vector
-  RemoteMemory landing = {};   // the flag region, or with staging the bounce buffers
-  uint32_t staging_slots = 0;  // per pair of ranks; 0: no staging
-  uint64_t staging_chunk_bytes = 0;
+  std::string provider = {};  // as libfabric spells it
+  std::string name = {};      // for the address vector
+  RemoteMemory flags = {};
 };
 std::string encode(const EndpointAddress& address);
 /// Errors: invalid_argument.
@@ -27,7 +25,7 @@ struct RegionKey {
   uint32_t rank = 0;  // its owner
   uint64_t address = 0;
   uint64_t bytes = 0;
-  RemoteMemory memory = {};  // not with staging
+  RemoteMemory memory = {};
 };
 std::string encode(const RegionKey& key);
 /// Errors: invalid_argument.

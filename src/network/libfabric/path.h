@@ -1,15 +1,17 @@
-// How the bytes of a write travel: straight from heap to heap (direct.h), or through bounce buffers
-// (staging.h). The endpoint has checked the write; a path reports it once, as completed or failed.
+// How the bytes of a write travel: straight from heap to heap. The endpoint has checked the write;
+// it is reported once, as completed or failed. One longer than the provider takes goes in parts;
+// the link keeps no order, so its immediate then follows only when all parts were delivered.
+//
 // Threads: one.
 #pragma once
 #include <cstdint>
 #include <deque>
-#include <span>
-#include <string>
+#include <memory>
+#include <vector>
 
 #include <mkernel/status.h>
 
-#include "network/libfabric/messages.h"
+#include "network/libfabric/pinned.h"
 #include "network/libfabric/regions.h"
 #include "network/libfabric/wire.h"
 #include "network/transport.h"
@@ -19,34 +21,62 @@ namespace mkernel::libfabric {
 struct CheckedWrite {
   Write write;
   Source source;  // null, with no bytes and for a flag
-  Target target;  // the same; with staging it names nothing
+  Target target;  // the same
 };
 
 class Path {
  public:
-  virtual ~Path() = default;
-  /// Fills in what peers must know of this path.
-  virtual void describe(EndpointAddress& address) const = 0;
-  /// A peer's description; the endpoint has seen that it has the same kind of path.
-  virtual Status connect(const EndpointAddress& peer) = 0;
-  virtual void begin(const CheckedWrite& write) = 0;
-  virtual Status handle(const WireEvent& event) = 0;
-  /// What needs no event of the wire.
-  virtual Status progress() = 0;
-  /// Whether nothing is under way: no write, and nothing that a peer waits for.
-  virtual bool idle() const = 0;
+  struct Config {
+    uint32_t rank;
+    uint32_t num_ranks;
+    uint32_t max_in_flight;
+    uint64_t max_message_bytes;
+  };
+  /// Makes the heap's flag region known to the provider.
+  static Result<std::unique_ptr<Path>> create(Port& port, Wire& wire, SymmetricHeap& heap,
+                                              const Config& config);
+
+  /// The own flag region, for peers, and that of a peer.
+  const RemoteMemory& flags() const { return flags_.remote; }
+  void connect(uint32_t peer, const RemoteMemory& flags) { flags_of_peer_[peer] = flags; }
+
+  void begin(const CheckedWrite& write);
+  void handle(const WireEvent& event);
+  /// Whether no write is under way.
+  bool idle() const { return free_.size() == states_.size(); }
   /// Takes all memory back from the provider.
-  virtual void unregister() = 0;
-  /// Whether nothing reads or writes the heap any more, once the wire is gone.
-  virtual Result<bool> settled() = 0;
+  void unregister() {
+    flags_.region.reset();
+    flag_values_->unregister();
+  }
 
   /// To be reported by poll().
   std::deque<Event> events;
 
- protected:
-  void report(Event::Kind kind, const Write& write) {
-    events.push_back({.kind = kind, .peer = write.peer, .id = write.id});
-  }
+ private:
+  struct State {
+    CheckedWrite checked;
+    uint64_t next = 0;     // bytes of the write that were given to the wire
+    uint32_t parts = 0;    // transfers with the wire
+    bool signals = false;  // the immediate is still to be sent
+    bool failed = false;
+  };
+  Path(Wire& wire, const Config& config, bool data_names_rank);
+  /// Sends what the write can send now; with nothing left to send or to wait for, it has ended.
+  void advance(uint32_t state_idx);
+  Transfer* new_part(uint32_t state_idx, uint64_t bytes);
+  void send_data(uint32_t state_idx);
+  void send_flag(uint32_t state_idx);
+  void carry_immediate(Transfer& transfer, State& state) const;
+
+  Wire& wire_;
+  const Config config_;
+  const bool data_names_rank_;  // an immediate has room for its sender
+  Registration flags_;
+  std::unique_ptr<PinnedMemory> flag_values_;  // a word for each state: what a flag is to hold
+  std::vector<RemoteMemory> flags_of_peer_;
+  std::vector<State> states_;
+  std::vector<uint32_t> free_;
 };
 
 }  // namespace mkernel::libfabric

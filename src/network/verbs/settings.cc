@@ -51,7 +51,7 @@ Result<Settings> settings_of(const VerbsOptions& o, Service service) {
         Range{"qps_per_peer", o.qps_per_peer, 1, 16, kNone}, Range{"depth", o.depth, 1, 32768, 0},
         Range{"split_bytes", o.split_bytes, 1, INT64_MAX, kNone},
         Range{"staging_chunk_bytes", o.staging_chunk_bytes, 1, 1 << 30, kNone},
-        Range{"staging_slots", o.staging_slots, 1, 65536, kNone}}) {
+        Range{"staging_slots", o.staging_slots, 1, 16384, kNone}}) {
     MK_RETURN_IF_ERROR(check_range(range));
   }
   if (!std::has_single_bit(static_cast<unsigned>(o.mtu)) && o.mtu != 0) {

@@ -1,4 +1,4 @@
-#include "network/libfabric/direct.h"
+#include "network/libfabric/path.h"
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@ constexpr uint32_t kMaxParts =
 
 }  // namespace
 
-DirectPath::DirectPath(Wire& wire, const Config& config, bool data_names_rank)
+Path::Path(Wire& wire, const Config& config, bool data_names_rank)
     : wire_(wire),
       config_(config),
       data_names_rank_(data_names_rank),
@@ -23,10 +23,10 @@ DirectPath::DirectPath(Wire& wire, const Config& config, bool data_names_rank)
   for (uint32_t i = 0; i < config.max_in_flight; ++i) free_.push_back(i);
 }
 
-Result<std::unique_ptr<DirectPath>> DirectPath::create(Port& port, Wire& wire, SymmetricHeap& heap,
-                                                       const Config& config) {
+Result<std::unique_ptr<Path>> Path::create(Port& port, Wire& wire, SymmetricHeap& heap,
+                                           const Config& config) {
   const bool data_names_rank = port.info().domain_attr->cq_data_size >= sizeof(uint64_t);
-  std::unique_ptr<DirectPath> path(new DirectPath(wire, config, data_names_rank));
+  std::unique_ptr<Path> path(new Path(wire, config, data_names_rank));
   Result<Registration> flags = port.register_memory(heap.flag_region(), kFlagRegionBytes);
   if (!flags) return flags.status();
   path->flags_ = std::move(*flags);
@@ -37,12 +37,7 @@ Result<std::unique_ptr<DirectPath>> DirectPath::create(Port& port, Wire& wire, S
   return path;
 }
 
-Status DirectPath::connect(const EndpointAddress& peer) {
-  flags_of_peer_[peer.rank] = peer.landing;
-  return Status::ok();
-}
-
-void DirectPath::begin(const CheckedWrite& write) {
+void Path::begin(const CheckedWrite& write) {
   const uint32_t state_idx = free_.back();
   free_.pop_back();
   const bool signals = write.write.kind == Write::Kind::kDataImmediate;
@@ -51,7 +46,7 @@ void DirectPath::begin(const CheckedWrite& write) {
   advance(state_idx);
 }
 
-void DirectPath::advance(uint32_t state_idx) {
+void Path::advance(uint32_t state_idx) {
   State& state = states_[state_idx];
   const Write& write = state.checked.write;
   while (!state.failed && state.next < write.bytes && state.parts < kMaxParts) {
@@ -63,12 +58,14 @@ void DirectPath::advance(uint32_t state_idx) {
     carry_immediate(*transfer, state);
     return wire_.send(transfer);
   }
-  report(state.failed ? Event::Kind::kFailed : Event::Kind::kCompleted, write);
+  events.push_back({.kind = state.failed ? Event::Kind::kFailed : Event::Kind::kCompleted,
+                    .peer = write.peer,
+                    .id = write.id});
   free_.push_back(state_idx);
 }
 
 /// A transfer of this write; where it names no memory, it goes to the peer's flags with no bytes.
-Transfer* DirectPath::new_part(uint32_t state_idx, uint64_t bytes) {
+Transfer* Path::new_part(uint32_t state_idx, uint64_t bytes) {
   State& state = states_[state_idx];
   const RemoteMemory& flags = flags_of_peer_[state.checked.write.peer];
   Transfer* const transfer = wire_.acquire();
@@ -83,7 +80,7 @@ Transfer* DirectPath::new_part(uint32_t state_idx, uint64_t bytes) {
   return transfer;
 }
 
-void DirectPath::send_data(uint32_t state_idx) {
+void Path::send_data(uint32_t state_idx) {
   State& state = states_[state_idx];
   const uint64_t bytes =
       std::min(config_.max_message_bytes, state.checked.write.bytes - state.next);
@@ -97,7 +94,7 @@ void DirectPath::send_data(uint32_t state_idx) {
   wire_.send(transfer);
 }
 
-void DirectPath::send_flag(uint32_t state_idx) {
+void Path::send_flag(uint32_t state_idx) {
   const Write& write = states_[state_idx].checked.write;
   char* const value = flag_values_->data() + state_idx * sizeof(uint32_t);
   std::memcpy(value, &write.value, sizeof write.value);
@@ -107,20 +104,20 @@ void DirectPath::send_flag(uint32_t state_idx) {
   wire_.send(transfer);
 }
 
-void DirectPath::carry_immediate(Transfer& transfer, State& state) const {
+void Path::carry_immediate(Transfer& transfer, State& state) const {
   const uint64_t sender = data_names_rank_ ? uint64_t{config_.rank} << 32 : 0;
   transfer.has_data = true;
   transfer.data = sender | state.checked.write.value;
   state.signals = false;
 }
 
-Status DirectPath::handle(const WireEvent& event) {
+void Path::handle(const WireEvent& event) {
   if (event.kind == WireEvent::Kind::kData) {
     events.push_back(
         {.kind = Event::Kind::kArrived,
          .peer = data_names_rank_ ? static_cast<uint32_t>(event.data >> 32) : kUnnamedPeer,
          .value = static_cast<uint32_t>(event.data)});
-    return Status::ok();
+    return;
   }
   const uint32_t state_idx = event.transfer->owner;
   wire_.release(event.transfer);
@@ -128,7 +125,6 @@ Status DirectPath::handle(const WireEvent& event) {
   --state.parts;
   state.failed |= event.kind == WireEvent::Kind::kFailed;
   advance(state_idx);
-  return Status::ok();
 }
 
 }  // namespace mkernel::libfabric
