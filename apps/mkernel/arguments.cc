@@ -1,5 +1,6 @@
 #include "arguments.h"
 
+#include <cstdio>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -95,6 +96,12 @@ void add_cluster(CLI::App& app, Arguments& a) {
                  "verbs, efa: the NICs of a rank (the nearest)")
       ->type_name("NAME[,NAME...]")
       ->delimiter(',');
+  app.add_flag_callback(
+      "--log",
+      [&a] {
+        a.cluster.log = [](const auto& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+      },
+      "what the network goes on without goes to stderr");
   add_milliseconds(app, "--timeout-ms", a.cluster.timeout_us, "of a wait (10000)");
   add_milliseconds(app, "--contact-timeout-ms", a.cluster.contact_timeout_us,
                    "of a wait for a rank that may be late (60000)");

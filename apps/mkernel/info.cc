@@ -40,7 +40,8 @@ Json to_json(const Machine& machine, const std::vector<Part>& transports) {
     json["nics"].push_back({{"name", nic.name}, {"kind", nic.kind}, {"detail", nic.detail}});
   json["transports"] = Json::array();
   for (const Part& part : transports)
-    json["transports"].push_back({{"name", part.name}, {"available", part.missing.empty()}});
+    json["transports"].push_back(
+        {{"name", part.name}, {"available", part.missing.empty()}, {"ways", part.ways}});
   json["used"] = {{"device", default_device(machine)}, {"transport", "loopback"}};
   json["missing"] = Json::object();
   if (machine.gpus.empty()) json["missing"]["cuda"] = machine.gpus_missing;
@@ -65,9 +66,11 @@ void print(const Machine& machine, const std::vector<Part>& transports) {
                 nic.detail.empty() ? "" : ", ", nic.detail.c_str());
   if (machine.nics.empty()) std::printf("  none\n");
   std::printf("transports between nodes\n");
-  for (const Part& part : transports)
+  for (const Part& part : transports) {
     std::printf("  %s: %s\n", part.name.c_str(),
                 part.missing.empty() ? "yes" : part.missing.c_str());
+    for (const std::string& way : part.ways) std::printf("    memory of %s\n", way.c_str());
+  }
   std::printf("used if nothing is said\n  device %s, transport loopback\n",
               default_device(machine));
 }
@@ -76,7 +79,7 @@ void print(const Machine& machine, const std::vector<Part>& transports) {
 
 Status run_info(const Arguments& arguments) {
   const Machine machine = find_machine();
-  const std::vector<Part> transports = find_transports();
+  const std::vector<Part> transports = find_transports(machine);
   if (arguments.print_json)
     std::printf("%s\n", to_json(machine, transports).dump(2).c_str());
   else

@@ -4,7 +4,12 @@
 #include <filesystem>
 #include <fstream>
 
+#include "memory/device_memory.h"
 #include "network/transports.h"
+#include "network/verbs/verbs.h"
+#ifdef MK_WITH_CUDA
+#include "memory/cuda_memory.h"
+#endif
 
 namespace mkernel::app {
 namespace {
@@ -55,6 +60,22 @@ void add_ethernet(const fs::path& sysfs, std::vector<Nic>& nics) {
   }
 }
 
+/// How NICs reach this machine's memory, and that of each of its GPUs.
+std::vector<std::string> find_ways([[maybe_unused]] const Machine& machine, bool is_efa) {
+  std::vector<std::string> ways;
+  const auto add = [&](const std::string& what, DeviceMemory& memory) {
+    const Result<std::string> way = describe_verbs_path({}, is_efa, memory);
+    ways.push_back(what + ": " + (way ? *way : way.status().message()));
+  };
+  add("host", *create_host_memory());
+#ifdef MK_WITH_CUDA
+  for (size_t i = 0; i < machine.gpus.size(); ++i)
+    if (auto memory = create_cuda_memory(static_cast<int>(i)); memory)
+      add("GPU " + std::to_string(i), **memory);
+#endif
+  return ways;
+}
+
 }  // namespace
 
 Machine find_machine(const std::string& sysfs) {
@@ -77,10 +98,13 @@ Result<DeviceKind> choose_device(const Machine& machine, const DeviceKind* asked
   return *asked;
 }
 
-std::vector<Part> find_transports() {
+std::vector<Part> find_transports(const Machine& machine) {
   std::vector<Part> found;
-  for (const std::string& name : transport_names())
-    found.push_back({name, probe_transport(name, {}).message()});
+  for (const std::string& name : transport_names()) {
+    Part& part = found.emplace_back(Part{name, probe_transport(name, {}).message()});
+    if (part.missing.empty() && (name == "verbs" || name == "efa"))
+      part.ways = find_ways(machine, name == "efa");
+  }
   return found;
 }
 

@@ -19,7 +19,8 @@ struct Nic {
 /// Something that may be missing, and why it is.
 struct Part {
   std::string name;
-  std::string missing;  // empty: it is there
+  std::string missing;                 // empty: it is there
+  std::vector<std::string> ways = {};  // how NICs reach memory, if that is a question
 };
 
 struct Machine {
@@ -35,7 +36,7 @@ Machine find_machine(const std::string& sysfs = "/sys");
 /// What to compute on: as asked, or a GPU where there is one.
 Result<DeviceKind> choose_device(const Machine& machine, const DeviceKind* asked);
 /// All transports, and why one cannot be used here.
-std::vector<Part> find_transports();
+std::vector<Part> find_transports(const Machine& machine);
 /// Errors: invalid_argument for a transport that does not exist; why it cannot be used here.
 Status check_transport(const std::string& name, const ClusterOptions& options);
 

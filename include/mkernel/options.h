@@ -2,6 +2,7 @@
 // No option changes results; what changes results is a parameter of a plan.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -59,9 +60,11 @@ struct LibfabricOptions {
 /// how.
 struct VerbsOptions {
   // The rank's NICs by name, as in /sys/class/infiniband; several are its rails, at most 8, and
-  // all ranks have equally many. Empty: the first one whose port is up.
+  // all ranks have equally many. Empty: of those whose port is up the one nearest to the rank's
+  // GPU by PCI and NUMA; GPUs that are equally near to several share them out.
   std::vector<std::string> devices = {};
-  int port = 1;  // of every device, 1 to 255
+  std::string sysfs = "/sys";  // where it is read what is near what
+  int port = 1;                // of every device, 1 to 255
   // Entry of the port's GID table. -1: on Ethernet RoCE v2 with an IPv4 address, else RoCE v2. On
   // InfiniBand naming one means that packets are routed by GID.
   int gid_index = -1;
@@ -106,6 +109,9 @@ struct ClusterOptions {
   double time_scale = 1;
   uint64_t heap_bytes_limit = 64ULL << 30;  // work space per rank; a plan beyond it is refused
   uint32_t first_epoch = 0;                 // epoch before the first launch (tests start near 2^32)
+  // Takes a line about whatever a network goes on without, e.g. a port that is down; on the thread
+  // that makes the contexts. Empty: nobody wants to know.
+  std::function<void(const std::string& line)> log = {};
 };
 
 }  // namespace mkernel

@@ -3,6 +3,8 @@
 #include <cudaTypedefs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -218,6 +220,20 @@ class CudaMemory final : public DeviceMemory {
   }
 
   bool orders_nic_writes() const override { return orders_nic_writes_; }
+
+  PciPlace pci_place() const override {
+    int num_devices = 0;
+    if (cudaGetDeviceCount(&num_devices) != cudaSuccess) return {};
+    PciPlace place{.own = static_cast<size_t>(device_)};
+    for (int device = 0; device < num_devices; ++device) {
+      char address[32] = {};
+      if (cudaDeviceGetPCIBusId(address, sizeof address, device) != cudaSuccess) return {};
+      // As sysfs spells it.
+      std::string& gpu = place.gpus.emplace_back(address);
+      std::ranges::transform(gpu, gpu.begin(), [](unsigned char c) { return std::tolower(c); });
+    }
+    return place;
+  }
 
   Status upload(void* dst, const void* src, uint64_t bytes) override {
     return copy_and_wait(dst, src, bytes);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <mkernel/options.h>
 #include <mkernel/status.h>
@@ -30,6 +31,12 @@ struct DmaBuf {
   uint64_t offset = 0;  // of the memory that was asked for
 };
 
+/// Where a device is among those of its machine that programs see.
+struct PciPlace {
+  std::vector<std::string> gpus = {};  // e.g. "0000:17:00.0"; empty: it is no device on PCI
+  size_t own = 0;
+};
+
 /// Threads: any. Pointers stay valid until released or until this object is destroyed.
 class DeviceMemory {
  public:
@@ -49,6 +56,7 @@ class DeviceMemory {
     return Status(Code::kUnsupported,
                   "no dma-buf for " + std::to_string(bytes) + " bytes of this memory");
   }
+  virtual PciPlace pci_place() const { return {}; }
   /// Whether threads of the device that see a NIC's write see all that the NIC wrote before it.
   virtual bool orders_nic_writes() const { return true; }
 

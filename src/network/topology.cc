@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <tuple>
 
@@ -109,6 +110,29 @@ std::vector<std::vector<std::string>> assign_nics(
     }
   }
   return names_of_gpu;
+}
+
+std::vector<std::string> in_order_of_distance(std::vector<std::string> names, const PciPlace& gpu,
+                                              const std::filesystem::path& sysfs, const Log& log) {
+  std::vector<std::vector<NicDistance>> nics_of_gpu;
+  for (const std::string& address : gpu.gpus) {
+    Result<std::vector<NicDistance>> nics = nics_by_distance(sysfs, address);
+    if (!nics) {
+      if (log) log("NICs are taken by name: " + nics.status().message());
+      return names;
+    }
+    // Without those that are none of the candidates.
+    std::erase_if(*nics,
+                  [&](const NicDistance& nic) { return std::ranges::count(names, nic.name) == 0; });
+    nics_of_gpu.push_back(std::move(*nics));
+  }
+  if (nics_of_gpu.empty()) return names;
+  std::vector<std::string> order = assign_nics(nics_of_gpu, 1)[gpu.own];
+  for (const NicDistance& nic : nics_of_gpu[gpu.own]) order.push_back(nic.name);
+  order.insert(order.end(), names.begin(), names.end());
+  std::set<std::string> seen;
+  std::erase_if(order, [&](const std::string& name) { return !seen.insert(name).second; });
+  return order;
 }
 
 }  // namespace mkernel

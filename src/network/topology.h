@@ -8,6 +8,9 @@
 
 #include <mkernel/status.h>
 
+#include "core/log.h"
+#include "memory/device_memory.h"
+
 namespace mkernel {
 
 /// What the way between two devices leads through, nearest first.
@@ -37,5 +40,11 @@ Result<std::vector<NicDistance>> nics_by_distance(const std::filesystem::path& s
 /// of those equally near the ones that fewest GPUs before it have taken. Fewer where fewer exist.
 std::vector<std::vector<std::string>> assign_nics(
     std::span<const std::vector<NicDistance>> nics_of_gpu, uint32_t num_rails);
+
+/// The RDMA devices `names` with those first that suit a GPU best: the one that assign_nics() gives
+/// it among the GPUs of its machine, then by distance, then those that sysfs does not know. As they
+/// are for what is no GPU, and, with a line in the log, where sysfs does not know the GPUs.
+std::vector<std::string> in_order_of_distance(std::vector<std::string> names, const PciPlace& gpu,
+                                              const std::filesystem::path& sysfs, const Log& log);
 
 }  // namespace mkernel

@@ -38,13 +38,13 @@ Result<Endpoints> libfabric(const EndpointsConfig& c) {
 
 Result<Endpoints> verbs(const EndpointsConfig& c) {
   return one_by_one(c, [&](SymmetricHeap& heap, uint32_t rank, uint32_t num_ranks) {
-    return create_verbs(c.options.verbs, heap, rank, num_ranks, c.limit_ns);
+    return create_verbs(c.options.verbs, heap, rank, num_ranks, c.limit_ns, c.options.log);
   });
 }
 
 Result<Endpoints> efa(const EndpointsConfig& c) {
   return one_by_one(c, [&](SymmetricHeap& heap, uint32_t rank, uint32_t num_ranks) {
-    return create_efa(c.options.verbs, heap, rank, num_ranks, c.limit_ns);
+    return create_efa(c.options.verbs, heap, rank, num_ranks, c.limit_ns, c.options.log);
   });
 }
 

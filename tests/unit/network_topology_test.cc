@@ -96,6 +96,28 @@ TEST(Topology, GpusOfOneSwitchTakeDifferentNics) {
   EXPECT_EQ(assign_nics(nics_of_gpu, 9)[0].size(), 7u) << "as many as there are";
 }
 
+TEST(Topology, CandidatesOfAGpuComeInTheOrderInWhichTheySuitIt) {
+  const Machine machine;
+  using Names = std::vector<std::string>;
+  const PciPlace second{.gpus = {"0000:13:00.0", "0000:14:00.0"}, .own = 1};
+  const Names all = {"mlx5_0", "mlx5_1", "mlx5_10", "mlx5_9", "new", "rxe0"};
+  EXPECT_EQ(in_order_of_distance(all, second, machine.root(), {}),
+            (Names{"mlx5_10", "mlx5_9", "mlx5_0", "rxe0", "mlx5_1", "new"}));
+  const Names few = {"mlx5_0", "mlx5_9"};  // the other one of the switch has no place here
+  EXPECT_EQ(in_order_of_distance(few, second, machine.root(), {}), (Names{"mlx5_9", "mlx5_0"}));
+}
+
+TEST(Topology, CandidatesStayAsTheyAreWithoutAGpuOrWithOneThatIsNotKnown) {
+  const Machine machine;
+  using Names = std::vector<std::string>;
+  const Names names = {"mlx5_1", "mlx5_0"};
+  EXPECT_EQ(in_order_of_distance(names, {}, machine.root(), {}), names);
+  std::string logged;
+  const auto log = [&](const std::string& line) { logged += line; };
+  EXPECT_EQ(in_order_of_distance(names, {.gpus = {"0000:99:00.0"}}, machine.root(), log), names);
+  EXPECT_NE(logged.find("0000:99:00.0"), std::string::npos) << logged;
+}
+
 TEST(Topology, UnknownNumaNodesAreNotTheSameNode) {
   Sysfs machine;
   machine.add_pci("pci0000:00/0000:00:01.0", -1);

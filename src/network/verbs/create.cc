@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "network/staged.h"
+#include "network/topology.h"
 #include "network/verbs/endpoint.h"
 #include "network/verbs/nic_path.h"
 #include "network/verbs/verbs.h"
@@ -20,7 +21,11 @@ Result<Opened> open(Api& api, Service service, const VerbsOptions& options, Devi
                     const Log& log) {
   Result<Settings> settings = settings_of(options, service);
   if (!settings) return settings.status();
-  Result<std::vector<Rail>> rails = open_rails(api, options, *settings, log);
+  Result<std::vector<std::string>> names = api.devices();
+  if (!names) return names.status();
+  const std::vector<std::string> candidates =
+      in_order_of_distance(std::move(*names), memory.pci_place(), options.sysfs, log);
+  Result<std::vector<Rail>> rails = open_rails(api, options, candidates, *settings, log);
   if (!rails) return rails.status();
   Result<FoundPath> found = find_nic_path(*rails, memory, options.staging);
   if (!found) return found.status();

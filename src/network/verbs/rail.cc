@@ -57,11 +57,10 @@ Result<Rail> open_rail(Api& api, const std::string& name, const VerbsOptions& op
 }
 
 Result<std::vector<Rail>> open_first(Api& api, const VerbsOptions& options,
-                                     const Settings& settings, const Log& log) {
-  Result<std::vector<std::string>> names = api.devices();
-  if (!names) return names.status();
+                                     std::span<const std::string> names, const Settings& settings,
+                                     const Log& log) {
   std::string reasons;
-  for (const std::string& name : *names) {
+  for (const std::string& name : names) {
     Result<Rail> rail = open_rail(api, name, options, settings, log);
     if (!rail && rail.status().code() == Code::kInvalidArgument) return rail.status();
     if (!rail) {
@@ -74,14 +73,15 @@ Result<std::vector<Rail>> open_first(Api& api, const VerbsOptions& options,
     return rails;
   }
   return Status(Code::kUnavailable,
-                "verbs: no usable device among " + std::to_string(names->size()) + reasons);
+                "verbs: no usable device among " + std::to_string(names.size()) + reasons);
 }
 
 }  // namespace
 
 Result<std::vector<Rail>> open_rails(Api& api, const VerbsOptions& options,
+                                     std::span<const std::string> candidates,
                                      const Settings& settings, const Log& log) {
-  if (options.devices.empty()) return open_first(api, options, settings, log);
+  if (options.devices.empty()) return open_first(api, options, candidates, settings, log);
   std::vector<Rail> rails;
   for (const std::string& name : options.devices) {
     Result<Rail> rail = open_rail(api, name, options, settings, log);

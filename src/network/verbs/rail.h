@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,11 +35,12 @@ struct Rail {
   std::unique_ptr<MemoryRegion> flags_region;  // the rank's flags
 };
 
-/// Opens the devices that the options name, or the first one of the machine that can be used: what
-/// is passed over is said in the log. All have the same link layer.
-/// Errors: unavailable (no such device, port down, no GID), unsupported (what `service` needs is
-/// missing), invalid_argument (an option that the link does not know).
+/// Opens the devices that the options name, or the first of the candidates that can be used: what
+/// is passed over is said in the log. All have the same link layer. Errors: unavailable (no such
+/// device, port down, no GID), unsupported (what `service` needs is missing), invalid_argument (an
+/// option that the link does not know).
 Result<std::vector<Rail>> open_rails(Api& api, const VerbsOptions& options,
+                                     std::span<const std::string> candidates,
                                      const Settings& settings, const Log& log);
 
 /// Makes the queues and words of a rail for `num_lanes` queue pairs of these depths.
