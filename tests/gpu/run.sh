@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
 # The GPU suite on whatever GPUs this machine has: correctness, sanitizer, benchmarks.
-#   tests/gpu/run.sh [--daily | --tune] [--bin DIR] [--out DIR]
-# --daily leaves out the sanitizer, the tunings and the longer benchmarks (a few minutes); --tune runs
-# the main loop's benchmark and the tunings alone. Every step has its own time limit, so that a hang
+#   tests/gpu/run.sh [--daily] [--only PART[,PART...]] [--bin DIR] [--out DIR]
+# Parts, in this order: tests (the suite of GoogleTest), checks (the command line's, ranks as processes
+# too), bench (AllGather+GEMM), sums (GEMM+ReduceScatter and GEMM+AllReduce), tune, sanitizer. --daily
+# is tests, checks and a short bench: a few minutes. Every step has its own time limit, so that a hang
 # costs seconds; the table of steps comes last.
 set -u
 # Never NVLink multicast: a fault in it can take a host's GPUs down.
 export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 NVSHMEM_DISABLE_NVLS=1
-daily=0 only_tune=0 bin=build/bin out=build/gpu-results
+daily=0 parts=tests,checks,bench,sums,tune,sanitizer bin=build/bin out=build/gpu-results
 while [ $# -gt 0 ]; do
   case $1 in
-    --daily) daily=1 ;;
-    --tune) only_tune=1 ;;
+    --daily) daily=1 parts=tests,checks,bench ;;
+    --only) parts=$2; shift ;;
     --bin) bin=$2; shift ;;
     --out) out=$2; shift ;;
-    *) echo "usage: $0 [--daily | --tune] [--bin DIR] [--out DIR]" >&2; exit 2 ;;
+    *) echo "usage: $0 [--daily] [--only PART[,PART...]] [--bin DIR] [--out DIR]" >&2; exit 2 ;;
   esac
   shift
 done
@@ -68,9 +69,9 @@ finish() {
 
 # What plans choose for themselves, each way, where the choice matters: few tiles. 128 rows are the
 # least that a message can have; with k = 8192 they are 2 MiB, and 512 are what engines get.
-tune() {
+run_tune() {
   [ ! -x "$bin/gemm_core" ] || step gemm_core-bench 240 "$bin/gemm_core" bench
-  [ "$(nvidia-smi -L | wc -l)" -ge 2 ] || return 0
+  [ "$num_gpus" -ge 2 ] || return 0
   rm -f "$out"/tune-*
   local baseline=gemm shape m n k tile_n push chunk_rows
   for shape in 2048x1024x8192 4096x2048x8192; do
@@ -108,51 +109,84 @@ for _, _, line in sorted(map(row, written)):
 END
 }
 
-if [ $only_tune = 1 ]; then
-  tune
-  finish
-fi
+check_processes() {  # check_processes NAME ARGUMENTS...: two ranks, each a process with a GPU
+  local name=$1
+  shift
+  processes() {
+    local port=$((20000 + RANDOM % 10000)) first=0 rank
+    for rank in 0 1; do
+      "$bin/mkernel" check "$@" --device cuda --timeout-ms 5000 --world 2 --rank $rank \
+        --run-id "gpu-$port" --rendezvous 127.0.0.1:$port &
+    done
+    wait -n || first=$?
+    wait -n || first=$?
+    return $first
+  }
+  export bin
+  export -f processes
+  step "processes-$name" 60 bash -c 'processes "$@"' _ "$@"
+}
 
-step info 30 "$bin/mkernel" info
-[ ! -x "$bin/gemm_core" ] || step gemm_core-check 90 "$bin/gemm_core" check
-step gpu_tests 300 "$bin/gpu_tests" --gtest_brief=1
-check 1x1 --m 1000 --n 1030 --k 777 --iters 3
-check 1x1-large --m 8192 --n 4096 --k 8192
-check 1x2 --gpus 2 --m 4100 --n 2048 --k 4096 --iters 5
-check 1x2-fp16-nk --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk
-check 2x1 --nodes 2 --m 2000 --n 1024 --k 2048 --iters 5
-check 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 1024 --iters 5 --link-order reordered
-check_sums 1x1 --m 1000 --n 1030 --k 777
-check_sums 1x2 --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5
-check_sums 1x2-fp32 --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5 --partials fp32 --out fp32
-check_sums 1x2-epilogue --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk \
-  --alpha 0.5 --bias --residual --activation gelu
-check_sums 2x1 --nodes 2 --m 2000 --n 1024 --k 1024 --iters 5
-check_sums 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 512 --iters 5 --link-order reordered
-check_sums 2x4-rounds --nodes 2 --gpus 4 --m 4096 --n 2048 --k 256 --iters 3 --workspace-mib 8
-for shape in 8192x4096x8192 4096x4096x4096; do
-  IFS=x read -r m n k <<<"$shape"
-  bench "1x1-$shape-kn" --m "$m" --n "$n" --k "$k"
-  [ $daily = 1 ] || bench "1x1-$shape-nk" --m "$m" --n "$n" --k "$k" --b-layout nk
-done
-if [ "$(nvidia-smi -L | wc -l)" -ge 2 ]; then
+run_tests() {
+  step info 30 "$bin/mkernel" info
+  [ ! -x "$bin/gemm_core" ] || step gemm_core-check 90 "$bin/gemm_core" check
+  step gpu_tests 400 "$bin/gpu_tests" --gtest_brief=1
+}
+
+run_checks() {
+  check 1x1 --m 1000 --n 1030 --k 777 --iters 3
+  check 1x1-large --m 8192 --n 4096 --k 8192
+  check 1x2 --gpus 2 --m 4100 --n 2048 --k 4096 --iters 5
+  check 1x2-fp16-nk --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk
+  check 2x1 --nodes 2 --m 2000 --n 1024 --k 2048 --iters 5
+  check 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 1024 --iters 5 --link-order reordered
+  check_sums 1x1 --m 1000 --n 1030 --k 777
+  check_sums 1x2 --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5
+  check_sums 1x2-fp32 --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5 --partials fp32 --out fp32
+  check_sums 1x2-epilogue --gpus 2 --m 333 --n 515 --k 259 --iters 3 --dtype fp16 --b-layout nk \
+    --alpha 0.5 --bias --residual --activation gelu
+  check_sums 2x1 --nodes 2 --m 2000 --n 1024 --k 1024 --iters 5
+  check_sums 2x4 --nodes 2 --gpus 4 --m 2048 --n 512 --k 512 --iters 5 --link-order reordered
+  check_sums 2x4-rounds --nodes 2 --gpus 4 --m 4096 --n 2048 --k 256 --iters 3 --workspace-mib 8
+  step net-bench 60 "$bin/mkernel" net-bench --transport loopback --json "$out/net-bench.json"
+  [ "$num_gpus" -ge 2 ] || return 0
+  local op
+  for op in ag-gemm gemm-rs gemm-ar; do
+    check_processes $op-1x2 $op --gpus 2 --m 4100 --n 2048 --k 2048 --iters 5
+    check_processes $op-2x1 $op --nodes 2 --gpus 1 --m 2000 --n 1024 --k 1024 --iters 5
+  done
+}
+
+run_bench() {
+  local shape m n k
+  for shape in 8192x4096x8192 4096x4096x4096; do
+    IFS=x read -r m n k <<<"$shape"
+    bench "1x1-$shape-kn" --m "$m" --n "$n" --k "$k"
+    [ $daily = 1 ] || bench "1x1-$shape-nk" --m "$m" --n "$n" --k "$k" --b-layout nk
+  done
+  [ "$num_gpus" -ge 2 ] || return 0
   for shape in 2048x1024x8192 4096x2048x8192 8192x4096x8192 16384x4096x8192 32768x4096x8192; do
     IFS=x read -r m n k <<<"$shape"
     bench "1x2-$shape-kn" --gpus 2 --m "$m" --n "$n" --k "$k"
     [ $daily = 1 ] || bench "1x2-$shape-kn-engine" --gpus 2 --m "$m" --n "$n" --k "$k" --push engine
   done
+}
+
+run_sums() {
+  [ "$num_gpus" -ge 2 ] || return 0
+  local shape m n k
   for shape in 2048x2048x4096 4096x4096x4096 8192x8192x4096 16384x8192x4096 32768x8192x4096; do
     IFS=x read -r m n k <<<"$shape"
     bench_sums "1x2-$shape-kn" --gpus 2 --m "$m" --n "$n" --k "$k"
-    [ $daily = 1 ] || bench_sums "1x2-$shape-kn-fp32" --gpus 2 --m "$m" --n "$n" --k "$k" \
-      --partials fp32
+    bench_sums "1x2-$shape-kn-fp32" --gpus 2 --m "$m" --n "$n" --k "$k" --partials fp32
   done
   for m in 1 16 64 128 256; do
     bench_sums "1x2-small-$m" --gpus 2 --m "$m" --n 8192 --k 4096
   done
-fi
-[ $daily = 1 ] || tune
-if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
+}
+
+run_sanitizer() {
+  command -v compute-sanitizer >/dev/null || return 0
   memcheck() {  # memcheck NAME OP ARGUMENTS...
     local name=$1 op=$2
     shift 2
@@ -163,5 +197,14 @@ if [ $daily = 0 ] && command -v compute-sanitizer >/dev/null; then
   memcheck 1x1-aligned ag-gemm --m 512 --n 512 --k 256 --iters 2 --gather-a
   memcheck 1x1-sum gemm-rs --m 333 --n 515 --k 259 --iters 2 --bias --residual
   memcheck 1x2-sum gemm-ar --gpus 2 --blocks 8 --m 333 --n 515 --k 259 --iters 2
-fi
+}
+
+num_gpus=$(nvidia-smi -L | wc -l)
+for part in ${parts//,/ }; do
+  if ! declare -F "run_$part" >/dev/null; then
+    echo "$0: no part $part" >&2
+    exit 2
+  fi
+  "run_$part"
+done
 finish
