@@ -127,7 +127,7 @@ void add_processes(CLI::App& app, ProcessArguments& p) {
             "processes, one per rank, started by hand (as mpirun, torchrun or srun say)");
   add_whole(app, "--rank", o.rank, {0, 65535}, "of this process, with --world (0)");
   app.add_option("--rendezvous", o.address, "where rank 0 listens (as the launcher says)")
-      ->type_name("HOST:PORT");
+      ->type_name("HOST[:PORT]");
   app.add_option("--run-id", o.run_id, "tells runs apart (as the launcher says)")
       ->type_name("TEXT");
   app.add_option("--secret-file", p.secret_file, "only who has the same text in it may join")

@@ -78,10 +78,10 @@ struct RendezvousOptions {
 };
 
 /// The options of this process as mpirun (Open MPI, MPICH), torchrun or srun started it: rank and
-/// world as the launcher says, address and run_id where `given` leaves them empty, all else as
-/// given. Nothing if no launcher started it, or started it alone.
-/// Errors: invalid_argument if the launcher's variables contradict each other, or an address is
-/// needed and not given.
+/// world as the launcher says, address and run_id where `given` leaves them empty, a port of the
+/// run's own where the address is a host alone, all else as given. Nothing if no launcher started
+/// it, or started it alone. Errors: invalid_argument if the launcher's variables contradict each
+/// other, or an address is needed and not given.
 Result<std::optional<RendezvousOptions>> rendezvous_of_launcher(
     const RendezvousOptions& given = {});
 

@@ -88,25 +88,11 @@ std::string address_at(const std::string& host, const std::string& run_id) {
   return HostPort{.host = host, .port = port}.to_string();
 }
 
-/// MKERNEL_ADDRESS, if it is set.
-Status take_given_address(const Variables& variables, Launch* launch) {
-  const std::string given = variables.text("MKERNEL_ADDRESS");
-  if (given.empty()) return Status::ok();
-  if (Result<HostPort> parsed = parse_address(given)) {
-    if (parsed->port == 0)
-      return bad("MKERNEL_ADDRESS", given, "with a port from 1 to 65535, or none");
-    launch->address = given;
-    return Status::ok();
-  }
-  const bool is_host = given.find_first_of(":[]") == std::string::npos;
-  if (!is_host) return bad("MKERNEL_ADDRESS", given, "host, host:port or [ipv6]:port");
-  if (launch->run_id.empty()) {
-    return bad("MKERNEL_ADDRESS", given,
-               "host:port, because " + std::string(launcher_name(launch->launcher)) +
-                   " gives no job id to make a port of");
-  }
-  launch->address = address_at(given, launch->run_id);
-  return Status::ok();
+/// An address that was given, with a port of the run where it names the host alone.
+Result<std::string> with_port(const std::string& given, const std::string& run_id) {
+  if (given.find_first_of(":[]") != std::string::npos) return given;  // checked when it is used
+  if (!run_id.empty()) return address_at(given, run_id);
+  return bad("address", given, "host:port, because the launcher gives no job id to make a port of");
 }
 
 Result<Launch> read_torchrun(Variables& variables) {
@@ -136,7 +122,8 @@ Result<Launch> read_mpi(Variables& variables, Launcher launcher, const Names& na
     }
   }
   const std::string what_to_do =
-      "; set MKERNEL_ADDRESS=host:port, the same for all ranks, or use mkernel/mpi.h";
+      "; give the address of rank 0 (RendezvousOptions::address, --rendezvous), the same to all "
+      "ranks, or use mkernel/mpi.h";
   if (launch.run_id.empty()) {
     launch.why_no_address = name + " gives no job id to make a port of" + what_to_do;
   } else if (!is_on_one_host(launch)) {
@@ -207,7 +194,6 @@ Result<std::optional<Launch>> detect_launch(const Environment& environment) {
   std::optional<Result<Launch>> launch = read_any(variables);
   if (!launch) return std::optional<Launch>();
   if (!*launch) return launch->status();
-  MK_RETURN_IF_ERROR(take_given_address(variables, &**launch));
   return std::optional(std::move(**launch));
 }
 
@@ -215,7 +201,13 @@ Result<RendezvousOptions> options_of_launch(RendezvousOptions given, const Launc
   given.rank = launch.rank;
   given.world = launch.world;
   if (given.run_id.empty()) given.run_id = launch.run_id;
-  if (given.address.empty()) given.address = launch.address;
+  if (given.address.empty()) {
+    given.address = launch.address;
+  } else {
+    Result<std::string> address = with_port(given.address, given.run_id);
+    if (!address) return address.status();
+    given.address = std::move(*address);
+  }
   if (given.address.empty() && !given.listener && given.world > 1) {
     return Status(Code::kInvalidArgument, launch.why_no_address);
   }

@@ -38,15 +38,15 @@ struct Launch {
   std::string why_no_address;  // and what the user can do then
 };
 
-/// What the environment says; nothing if no launcher is recognised. MKERNEL_ADDRESS, "host" or
-/// "host:port", takes the place of the address that the launcher's variables would give.
+/// What the environment says; nothing if no launcher is recognised.
 /// Errors:  invalid_argument if a variable is missing, malformed, or contradicts another: which,
 ///          its value, and what is allowed.
 Result<std::optional<Launch>> detect_launch(const Environment& environment);
 
 /// The options of a rank: what the user gave, and for the rest what the launcher said. The launcher
-/// gives rank and world always; address and run_id where the user left them empty.
-/// Errors:  invalid_argument if neither gave an address, and how to give it.
+/// gives rank and world always; address and run_id where the user left them empty, and the port
+/// where the address is a host alone. Errors:  invalid_argument if neither gave an address, and how
+/// to give it.
 Result<RendezvousOptions> options_of_launch(RendezvousOptions given, const Launch& launch);
 
 /// The first host of a Slurm list, "node[007-010,12],gpu3" -> "node007", and whether it is all.

@@ -92,8 +92,13 @@ TEST(Launcher, ReadsMpichWhichGivesNoJobId) {
   const Launch launch = launch_of(kMpich);
   expect_place(launch, Launcher::kMpich, 1, 2, 1);
   EXPECT_TRUE(launch.address.empty());
-  EXPECT_NE(launch.why_no_address.find("MKERNEL_ADDRESS"), std::string::npos);
-  EXPECT_EQ(launch_of(with(kMpich, {{"MKERNEL_ADDRESS", "h:21000"}})).address, "h:21000");
+  EXPECT_NE(launch.why_no_address.find("RendezvousOptions::address"), std::string::npos);
+  EXPECT_EQ(value_of(options_of_launch({.address = "h:21000"}, launch)).address, "h:21000");
+  const Status no_port = options_of_launch({.address = "h"}, launch).status();
+  EXPECT_NE(no_port.message().find("host:port"), std::string::npos) << no_port.message();
+  EXPECT_EQ(
+      value_of(options_of_launch({.address = "h", .run_id = "mine"}, launch)).address.find("h:2"),
+      0U);
   EXPECT_FALSE(launch_of(with(kMpich, {{"PMI_JOBID", "9"}})).address.empty());
 }
 
@@ -134,7 +139,7 @@ TEST(Launcher, PortsAreBelowThoseThatSystemsGiveOut) {
 
 TEST(Launcher, GivenAddressComesFirst) {
   const auto address_of = [](const std::string& given) {
-    return launch_of(with(kSlurm, {{"MKERNEL_ADDRESS", given}})).address;
+    return value_of(options_of_launch({.address = given}, launch_of(kSlurm))).address;
   };
   EXPECT_EQ(address_of("10.0.0.1:4000"), "10.0.0.1:4000");
   EXPECT_EQ(address_of("[::1]:4000"), "[::1]:4000");
@@ -199,9 +204,7 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"Mpich", "PMI_RANK", "2", "PMI_SIZE is 2"},
                     BadCase{"Slurm", "SLURM_PROCID", "6", "SLURM_NTASKS is 6"},
                     BadCase{"NoList", "SLURM_STEP_NODELIST", "(none)", "a list of hosts"},
-                    BadCase{"List", "SLURM_STEP_NODELIST", "gpu[1", "a list of hosts"},
-                    BadCase{"AddressPort", "MKERNEL_ADDRESS", "h:99999", "host:port"},
-                    BadCase{"AddressIpv6", "MKERNEL_ADDRESS", "::1", "[ipv6]:port"}),
+                    BadCase{"List", "SLURM_STEP_NODELIST", "gpu[1", "a list of hosts"}),
     [](const auto& param) { return param.param.name; });
 
 TEST(HostList, FirstHostIsTheFirstNumberOfEveryBracket) {

@@ -59,9 +59,10 @@ class UnderMpirun(unittest.TestCase):
         result = subprocess.run(command, env=environment(), capture_output=True, text=True,
                                 timeout=120)
         self.assertNotEqual(result.returncode, 0)
-        self.assertIn("set MKERNEL_ADDRESS=host:port", result.stderr)
-        result = subprocess.run(command, env=environment(MKERNEL_ADDRESS="127.0.0.1"),
-                                capture_output=True, text=True, timeout=120)
+        self.assertIn("give the address of rank 0", result.stderr)
+        command[-2] = command[-2] + ' 127.0.0.1'
+        result = subprocess.run(command, env=environment(), capture_output=True, text=True,
+                                timeout=120)
         self.assert_joined(result)
 
 

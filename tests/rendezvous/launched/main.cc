@@ -1,5 +1,5 @@
-// A rank started by a launcher: joins by MPI ("mpi") or by its environment alone ("environment"),
-// gathers everybody's rank, and says "ok RANK/WORLD".
+// A rank started by a launcher: joins by MPI ("mpi") or by its environment ("environment", and the
+// host of rank 0 if it has to be told), gathers everybody's rank, and says "ok RANK/WORLD".
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -13,12 +13,14 @@ namespace {
 
 using namespace mkernel;
 
-Result<RendezvousOptions> options_of_environment() {
+Result<RendezvousOptions> options_of_environment(const char* address) {
   Result<std::optional<Launch>> launch =
       detect_launch([](const char* name) { return std::getenv(name); });
   if (!launch) return launch.status();
   if (!*launch) return Status(Code::kUnavailable, "no launcher");
-  return options_of_launch({}, **launch);
+  RendezvousOptions given;
+  if (address != nullptr) given.address = address;
+  return options_of_launch(given, **launch);
 }
 
 Status run(const Result<RendezvousOptions>& options) {
@@ -40,8 +42,8 @@ Status run(const Result<RendezvousOptions>& options) {
 int main(int argc, char** argv) {
   const bool with_mpi = argc > 1 && std::string(argv[1]) == "mpi";
   if (with_mpi) MPI_Init(&argc, &argv);
-  const Status status =
-      run(with_mpi ? rendezvous_of_mpi(MPI_COMM_WORLD) : options_of_environment());
+  const Status status = run(with_mpi ? rendezvous_of_mpi(MPI_COMM_WORLD)
+                                     : options_of_environment(argc > 2 ? argv[2] : nullptr));
   if (!status) std::fprintf(stderr, "%s\n", status.to_string().c_str());
   if (with_mpi) MPI_Finalize();
   return status ? 0 : 1;
