@@ -73,10 +73,12 @@ class TwoProxies {
   }
 
   /// Time from the push of a command, when both proxies have been idle, until its flag is raised.
-  Result<double> wake_us() {
+  /// `announced`: its proxy is told first, as by a launch.
+  Result<double> wake_us(bool announced) {
     // Longer than proxies stay awake, and out of step with how long they sleep.
     std::this_thread::sleep_for(std::chrono::microseconds(3000 + 37 * (epoch_ % 100)));
     const uint64_t start_ns = Watchdog::now_ns();
+    if (announced) proxies_[0].proxy->expect_commands();
     if (!push(0)) return error();
     while (!reached(load_acquire<Scope::kSys>(ranks_->flag(1, 0)), epoch_)) {
       if (dog_.aborted()) return error();
@@ -147,12 +149,16 @@ Result<ProxyFigures> measure_proxies(const ClusterOptions& options, int64_t iter
     auto proxies = start_proxies(options, order);
     if (!proxies) return proxies.status();
     TwoProxies& p = **proxies;
-    auto wakes = repeat(iters * kWakesPerIteration, [&] { return p.wake_us(); });
+    auto wakes = repeat(iters * kWakesPerIteration, [&] { return p.wake_us(false); });
     if (!wakes) return wakes.status();
     const bool in_order = order == LinkOrder::kInOrder;
     (in_order ? figures.seen_p50_us : figures.raised_p50_us) = quantile(*wakes, 0.5);
     (in_order ? figures.seen_p99_us : figures.raised_p99_us) = quantile(*wakes, 0.99);
     if (!in_order) continue;
+    auto told = repeat(iters * kWakesPerIteration, [&] { return p.wake_us(true); });
+    if (!told) return told.status();
+    figures.told_p50_us = quantile(*told, 0.5);
+    figures.told_p99_us = quantile(*told, 0.99);
     std::vector<double> cpu_us;
     auto commands = repeat(iters, [&] { return p.command_us(cpu_us); });
     if (!commands) return commands.status();

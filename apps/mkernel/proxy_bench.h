@@ -17,6 +17,7 @@ struct ProxyFigures {
   // From the push of a command at an idle proxy until the flag is raised at an idle peer: by the
   // network, or by the peer's proxy, which has to see that something came.
   double seen_p50_us = 0, seen_p99_us = 0;
+  double told_p50_us = 0, told_p99_us = 0;  // of a command that was announced, as by a launch
   double raised_p50_us = 0, raised_p99_us = 0;
 };
 

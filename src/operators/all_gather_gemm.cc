@@ -72,6 +72,7 @@ class AllGatherGemm::Impl {
     AllGatherGemmWork op = work_;
     MK_RETURN_IF_ERROR(
         detail::take_operands(op, {own_rows(), shape_.n, shape_.k, shape_.m}, a, b, c));
+    rank_->wake_network();
     MK_RETURN_IF_ERROR(rank_->machine().launch(op, pushes_, stream));
     has_run_ = true;
     return Status::ok();

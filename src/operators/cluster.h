@@ -105,6 +105,9 @@ class Cluster {
                                                uint64_t bytes, uint32_t flags);
 
   Result<RankStatistics> statistics(uint32_t rank);
+  void wake_network(uint32_t rank) {
+    if (Proxy* const proxy = local(rank).proxy.get(); proxy != nullptr) proxy->expect_commands();
+  }
 
   /// What every rank says, by rank; `mine` is what the ranks of this process say. Collective
   /// between processes.
@@ -183,6 +186,8 @@ class Rank {
   Cluster& cluster() const { return *cluster_; }
   uint32_t rank() const { return rank_; }
   Machine& machine() const { return cluster_->machine(rank_); }
+  /// Tells the rank's proxy, if it has one, that a launch is coming.
+  void wake_network() const { cluster_->wake_network(rank_); }
 
  private:
   std::shared_ptr<Cluster> cluster_;

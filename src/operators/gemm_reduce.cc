@@ -72,6 +72,7 @@ class GemmReduce::Impl {
       op.residual = static_cast<const char*>(o.residual.data);
       op.sums.residual_pitch = detail::pitch_of(o.residual);
     }
+    rank_->wake_network();
     return rank_->machine().launch(op, stream);
   }
 

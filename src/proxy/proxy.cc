@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "core/sync.h"
-#include "proxy/idle_policy.h"
 
 namespace mkernel {
 namespace {
@@ -21,11 +20,6 @@ constexpr size_t kMaxBatch = 8;  // commands per post: enough to pay for a doorb
 /// There is one writer, so this needs no atomic addition, which would be a locked one.
 void count(uint64_t* counter, uint64_t n = 1) {
   store_relaxed<Scope::kSys>(counter, load_relaxed<Scope::kSys>(counter) + n);
-}
-
-void rest(Rest how) {
-  if (how == Rest::kYield) std::this_thread::yield();
-  if (how == Rest::kSleep) std::this_thread::sleep_for(IdlePolicy::kSleep);
 }
 
 std::string describe(const Command& c) {
@@ -125,8 +119,24 @@ void Proxy::run() {
   if (Status closed = config_.endpoint->close(); !closed) fail(std::nullopt, closed);
 }
 
+void Proxy::expect_commands() {
+  if (expected_.exchange(true, std::memory_order_relaxed)) return;
+  { const std::lock_guard lock(sleep_mutex_); }  // it has not looked yet, or sleeps already
+  awake_.notify_one();
+}
+
+void Proxy::rest(Rest how) {
+  if (how == Rest::kYield) std::this_thread::yield();
+  if (how != Rest::kSleep) return;
+  std::unique_lock lock(sleep_mutex_);
+  awake_.wait_for(lock, IdlePolicy::kSleep,
+                  [this] { return expected_.load(std::memory_order_relaxed); });
+}
+
 bool Proxy::pass() {
-  worked_ = false;
+  // Being told of commands is like having met one: it keeps awake for a while.
+  worked_ = expected_.load(std::memory_order_relaxed) &&
+            expected_.exchange(false, std::memory_order_relaxed);
   return read_commands() && post_batches() && poll_network();
 }
 

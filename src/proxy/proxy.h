@@ -13,6 +13,8 @@
 //     becomes a fault with Place::kTransport, ends the thread and is never counted as success.
 #pragma once
 #include <array>
+#include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -30,6 +32,7 @@
 #include "network/transport.h"
 #include "proxy/batcher.h"
 #include "proxy/completion.h"
+#include "proxy/idle_policy.h"
 #include "proxy/statistics.h"
 
 namespace mkernel {
@@ -56,6 +59,10 @@ class Proxy {
   /// Completes what is in the queue, for limit_ns at most, closes the endpoint and ends the thread.
   /// Returns error(). Heaps may go when the proxies of all ranks have stopped.
   Status stop();
+
+  /// Says that commands are about to come, so that the first is not met by a sleeping thread. Those
+  /// that come unannounced are seen too, within IdlePolicy::kSleep. Threads: any.
+  void expect_commands();
 
   /// The first thing that went wrong: timeout, peer_failed (also when another rank tripped), or
   /// what the transport said.
@@ -84,6 +91,7 @@ class Proxy {
   /// Records the error and trips the watchdog; `c` is the command it is about. Returns false.
   bool fail(const std::optional<Command>& c, const Status& status);
   void set_error(const Status& status);
+  void rest(Rest how);
 
   const ProxyConfig config_;
   const LinkTraits traits_;
@@ -103,6 +111,9 @@ class Proxy {
   // Shared with other threads.
   mutable ProxyStatistics statistics_;
   uint32_t stop_ = 0;  // 0 -> 1; writer: stop()
+  std::atomic<bool> expected_ = false;
+  std::mutex sleep_mutex_;  // for what the two below say to each other
+  std::condition_variable awake_;
   uint32_t fault_claim_ = 0;
   mutable FaultRecord fault_{};
   const Watchdog dog_;
