@@ -38,8 +38,9 @@ Status GemmReduceCase::prepare(int num_sets) {
                                 .round_tiles = static_cast<int>(s.round_tiles)};
   const auto keep = [&](auto plan) {
     using Plan = std::remove_reference_t<decltype(*plan)>;
+    Status status = plan.status();
     if (plan) plan_ = std::make_unique<Plan>(std::move(plan).value());
-    return plan.status();
+    return status;
   };
   MK_RETURN_IF_ERROR(gathers_ ? keep(GemmAllReduce::create(rank_.context, shape, tuning))
                               : keep(GemmReduceScatter::create(rank_.context, shape, tuning)));
