@@ -10,6 +10,7 @@
 #endif
 #if !defined(__CUDA_ARCH__)
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 #endif
@@ -22,16 +23,23 @@ enum class Scope { kGpu, kSys };
 namespace detail {
 
 #if defined(MK_SCHEDULE_FUZZ) && !defined(__CUDA_ARCH__)
-/// Fuzzing builds may give the processor away before any atomic, to visit rare interleavings.
-inline void interleave() {
+inline uint64_t fuzz() {
   thread_local uint64_t x = std::hash<std::thread::id>{}(std::this_thread::get_id()) | 1u;
   x ^= x << 13;
   x ^= x >> 7;
-  x ^= x << 17;
-  if (x % 4 == 0) std::this_thread::yield();
+  return x ^= x << 17;
+}
+/// Fuzzing builds may give the processor away before any atomic, to visit rare interleavings.
+inline void interleave() {
+  if (fuzz() % 4 == 0) std::this_thread::yield();
+}
+/// And they may be late to move bytes, by more than a message to another node and back takes.
+inline void dawdle() {
+  if (fuzz() % 32 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 #else
 MK_HD void interleave() {}
+MK_HD void dawdle() {}
 #endif
 
 #if defined(__CUDA_ARCH__)

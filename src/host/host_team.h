@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/sync.h"
 #include "protocol/tile_work.h"
 
 namespace mkernel {
@@ -42,6 +43,7 @@ class HostTeam {
 
   void copy_rows(const RowCopy& copy) {
     if (leader()) return;
+    dawdle();
     for (uint64_t i = 0; i < copy.rows; ++i)
       std::memcpy(copy.dst + i * copy.dst_pitch, copy.src + i * copy.src_pitch, copy.row_bytes);
   }

@@ -115,8 +115,8 @@ FAULTS = [
     ("one flag for the sums of all nodes", "src/protocol/reduce_layout.h",
      "return sums_at + among_others(node, self) * slots + slot;", "return sums_at + slot;"),
     ("a missing wait: a finished tile is copied before it has arrived", SPREAD,
-     "return await_flag(op, op.layout.result(tile.slice, op.tiles.slot_of(tile)), epoch + tile.round,\n"
-     "                    {Place::kResultArrived, sender, tile.slice}, tally) &&",
+     "return await_flag(op, epoch, op.layout.result(tile.slice, op.tiles.slot_of(tile)),\n"
+     "                    epoch + tile.round, {Place::kResultArrived, sender, tile.slice}, tally) &&",
      "(void)sender;\n  return"),
     ("a reused buffer: a tile is forwarded over one that is still read", SPREAD,
      "(!from_owner || await_local_landings(op, epoch, tile, tally));", "true;"),
