@@ -35,7 +35,7 @@ inline void interleave() {
 }
 /// And they may be late to move bytes, by more than a message to another node and back takes.
 inline void dawdle() {
-  if (fuzz() % 32 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  if (fuzz() % 256 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
 }
 #else
 MK_HD void interleave() {}

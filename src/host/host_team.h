@@ -43,7 +43,7 @@ class HostTeam {
 
   void copy_rows(const RowCopy& copy) {
     if (leader()) return;
-    dawdle();
+    detail::dawdle();
     for (uint64_t i = 0; i < copy.rows; ++i)
       std::memcpy(copy.dst + i * copy.dst_pitch, copy.src + i * copy.src_pitch, copy.row_bytes);
   }
