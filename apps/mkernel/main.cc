@@ -18,12 +18,6 @@ int fail(const Status& status) {
   return code;
 }
 
-/// Of many processes one speaks; of a failed run each says what it saw, since any may be gone.
-int fail(const Arguments& arguments, const Status& status) {
-  const ExitCode code = exit_code_of(status);
-  return arguments.reports() || code == kExitFailed ? fail(status) : code;
-}
-
 int run(int argc, char** argv) {
   // Ranks that share a GPU need a hardware queue for each of their streams. The library asks for
   // that too, but the driver reads it once, and looking for GPUs comes first here.
@@ -45,7 +39,7 @@ int run(int argc, char** argv) {
       const bool check = arguments.value().command == Command::kCheck;
       const Result<bool> right =
           check ? run_check(arguments.value()) : run_bench(arguments.value());
-      if (!right) return fail(arguments.value(), right.status());
+      if (!right) return fail(right.status());  // each process says its own: any may be gone
       return right.value() ? kExitRight : kExitWrong;
     }
   }

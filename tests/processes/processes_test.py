@@ -97,8 +97,8 @@ class Processes(unittest.TestCase):
     def test_a_layout_that_does_not_fit_is_refused_on_every_rank(self):
         ended = finish(start(2, check("--nodes", "3")))
         self.assertEqual([code for code, _, _ in ended], [2, 2], ended)
-        self.assertIn("nodes = 3", ended[0][2])
-        self.assertEqual(ended[1][2], "", "one line is enough")
+        for _, _, err in ended:  # each says so, since only one of them may be at fault
+            self.assertIn("nodes = 3", err)
 
     def test_a_killed_rank_ends_all_others_soon(self):
         for victim in (0, 2):
