@@ -118,8 +118,6 @@ FAULTS = [
      "return await_flag(op, epoch, op.layout.result(tile.slice, op.tiles.slot_of(tile)),\n"
      "                    epoch + tile.round, {Place::kResultArrived, sender, tile.slice}, tally) &&",
      "(void)sender;\n  return"),
-    ("a reused buffer: a tile is forwarded over one that is still read", SPREAD,
-     "(!from_owner || await_local_landings(op, epoch, tile, tally));", "true;"),
     ("a missing barrier of the team before a signal", SPREAD,
      "    copy_result(team, op, tile);\n    team.sync();\n", "    copy_result(team, op, tile);\n"),
 ]
