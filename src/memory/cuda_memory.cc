@@ -58,8 +58,8 @@ class CudaCopyChannel final : public CopyChannel {
   Status copy(void* dst, const void* src, uint64_t bytes) override {
     const DeviceScope scope(device_);
     MK_CUDA_CHECK(scope.entered());
-    // Within one device a plain copy is a kernel, which has no room beside a persistent one; the
-    // flag asks for a copy engine.
+    // Within one device a plain copy is a kernel, which takes SMs from persistent ones. The flag
+    // asks for a copy engine, but short copies are kernels even so.
     void* const dsts[] = {dst};
     const void* const srcs[] = {src};
     const size_t sizes[] = {bytes};

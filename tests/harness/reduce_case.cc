@@ -215,8 +215,9 @@ class Run {
     if (have == bits || output_value(have) == output_value(bits)) return true;
     // What is not arithmetic may differ between machines, by a little.
     if (s_.activation != Activation::kGelu && s_.activation != Activation::kSilu) return false;
+    // GELU in its tail is x times what cancellation left of 1 + erf(x): off by x roundings of 1.
     const float slack = s_.output == Output::kFp32 ? 1e-5f : 0x1p-7f;
-    return std::fabs(output_value(have) - want) <= slack * (std::fabs(want) + 1e-3f);
+    return std::fabs(output_value(have) - want) <= slack * std::fabs(want) + 2e-6f;
   }
 
   Status verify(size_t launch) {
