@@ -28,8 +28,9 @@ double us_since(uint64_t start_ns) {
 /// A rank's queue, as kernels would hold it, and its proxy.
 struct RankProxy {
   std::vector<CommandSlot> slots{size_t{1} << kLog2Capacity};
-  uint64_t head = 0, tail = 0;
-  CommandQueue queue{slots.data(), &head, &tail, kLog2Capacity};
+  ProducerWords producers;
+  uint64_t tail = 0;
+  CommandQueue queue{slots.data(), &producers, &tail, kLog2Capacity};
   std::unique_ptr<Proxy> proxy;
 };
 

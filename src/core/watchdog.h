@@ -136,7 +136,9 @@ struct Watchdog {
   }
 
 #if defined(__CUDA_ARCH__)
-  static constexpr uint32_t kSpinsPerCheck = 64;
+  // About half a millisecond: hundreds of threads look at the abort word across PCIe, which slows
+  // down whoever else uses it.
+  static constexpr uint32_t kSpinsPerCheck = 512;
   // A hundred blocks poll the same few words, beside the copies that they wait for: pauses grow to
   // about the length of a poll. What this alone gains was not measured.
   static __device__ __forceinline__ void pause(uint32_t spin) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -14,6 +13,7 @@
 
 #include "core/maths.h"
 #include "memory/cuda_check.h"
+#include "memory/cuda_copies.h"
 #include "memory/cuda_driver.h"
 #include "memory/cuda_shared.h"
 #include "memory/device_scope.h"
@@ -22,118 +22,13 @@
 namespace mkernel {
 namespace {
 
-/// Frees whatever a handle stands for. A failure here means that the device is lost already.
-struct DestroyStream {
-  void operator()(cudaStream_t s) const { (void)cudaStreamDestroy(s); }
-};
-struct DestroyEvent {
-  void operator()(cudaEvent_t e) const { (void)cudaEventDestroy(e); }
-};
-using Stream = std::unique_ptr<CUstream_st, DestroyStream>;
-using EventHandle = std::unique_ptr<CUevent_st, DestroyEvent>;
-
-Result<Stream> create_stream() {
-  cudaStream_t stream = nullptr;
-  MK_CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  return Stream(stream);
-}
-
-/// Copies and flag stores on a stream that channels share. Nothing here synchronises the device, so
-/// it makes progress while persistent kernels spin.
-class CudaCopyChannel final : public CopyChannel {
- public:
-  static Result<std::unique_ptr<CopyChannel>> create(int device, cudaStream_t stream) {
-    const DeviceScope scope(device);
-    MK_CUDA_CHECK(scope.entered());
-    std::unique_ptr<CudaCopyChannel> channel(new CudaCopyChannel(device, stream));
-    for (size_t i = 0; i < kNumEvents; ++i) {
-      cudaEvent_t event = nullptr;
-      MK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-      channel->free_.emplace_back(event);
-    }
-    MK_RETURN_IF_ERROR(find_driver_function("cuStreamWriteValue32", 11070, &channel->write_value_));
-    return std::unique_ptr<CopyChannel>(std::move(channel));
-  }
-
-  Status copy(void* dst, const void* src, uint64_t bytes) override {
-    const DeviceScope scope(device_);
-    MK_CUDA_CHECK(scope.entered());
-    // Within one device a plain copy is a kernel, which takes SMs from persistent ones. The flag
-    // asks for a copy engine, but short copies are kernels even so.
-    void* const dsts[] = {dst};
-    const void* const srcs[] = {src};
-    const size_t sizes[] = {bytes};
-    size_t first = 0;
-    cudaMemcpyAttributes attributes{};
-    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
-    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
-    MK_CUDA_CHECK(cudaMemcpyBatchAsync(dsts, srcs, sizes, 1, &attributes, &first, 1, stream_));
-    return Status::ok();
-  }
-
-  Status store_flag(uint32_t* flag, uint32_t value) override {
-    const DeviceScope scope(device_);
-    MK_CUDA_CHECK(scope.entered());
-    // The default flags put a system-wide barrier between earlier work of the stream and the store.
-    return driver_status("cuStreamWriteValue32",
-                         write_value_(stream_, reinterpret_cast<CUdeviceptr>(flag), value,
-                                      CU_STREAM_WRITE_VALUE_DEFAULT));
-  }
-
-  Result<uint64_t> mark() override {
-    const DeviceScope scope(device_);
-    MK_CUDA_CHECK(scope.entered());
-    // With all events in use the newest stands for its older mark too, which then is done later.
-    if (!free_.empty()) {
-      recorded_.push_back({0, std::move(free_.back())});
-      free_.pop_back();
-    }
-    Recorded& newest = recorded_.back();
-    MK_CUDA_CHECK(cudaEventRecord(newest.event.get(), stream_));
-    newest.mark = ++last_mark_;
-    return newest.mark;
-  }
-
-  Result<bool> done(uint64_t mark) override {
-    while (!recorded_.empty() && done_mark_ < mark) {
-      const cudaError_t state = cudaEventQuery(recorded_.front().event.get());
-      if (state == cudaErrorNotReady) {
-        (void)cudaGetLastError();
-        return false;
-      }
-      MK_CUDA_CHECK(state);
-      done_mark_ = recorded_.front().mark;
-      free_.push_back(std::move(recorded_.front().event));
-      recorded_.pop_front();
-    }
-    return done_mark_ >= mark;
-  }
-
- private:
-  struct Recorded {
-    uint64_t mark;
-    EventHandle event;
-  };
-  static constexpr size_t kNumEvents = 64;  // enough to follow single chunks of 256 KiB
-
-  CudaCopyChannel(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
-
-  const int device_;
-  const cudaStream_t stream_;
-  PFN_cuStreamWriteValue32_v11070 write_value_ = nullptr;
-  std::vector<EventHandle> free_;
-  std::deque<Recorded> recorded_;  // in stream order
-  uint64_t last_mark_ = 0;
-  uint64_t done_mark_ = 0;
-};
-
 class CudaMemory final : public DeviceMemory {
  public:
   static Result<std::unique_ptr<DeviceMemory>> create(int device) {
     const DeviceScope scope(device);
     MK_CUDA_CHECK(scope.entered());
     MK_RETURN_IF_ERROR(reach_peers(device));
-    Result<Stream> stream = create_stream();
+    Result<CudaStream> stream = create_cuda_stream();
     if (!stream) return stream.status();
     // For kernels of the device itself; what "none" would take is not done anywhere.
     int ordering = cudaGPUDirectRDMAWritesOrderingNone;
@@ -250,15 +145,13 @@ class CudaMemory final : public DeviceMemory {
 
   Result<std::unique_ptr<CopyChannel>> create_channel() override {
     const std::lock_guard lock(mutex_);
-    const size_t turn = num_channels_++ % kNumChannelStreams;
-    if (channel_streams_.size() <= turn) {
-      const DeviceScope scope(device_);
-      MK_CUDA_CHECK(scope.entered());
-      Result<Stream> stream = create_stream();
-      if (!stream) return stream.status();
-      channel_streams_.push_back(std::move(*stream));
+    const size_t turn = num_channels_++ % kNumCopyStreams;
+    if (copies_.size() <= turn) {
+      auto copies = CudaCopies::create(device_);
+      if (!copies) return copies.status();
+      copies_.push_back(std::move(*copies));
     }
-    return CudaCopyChannel::create(device_, channel_streams_[turn].get());
+    return create_copy_channel(*copies_[turn]);
   }
 
  private:
@@ -266,9 +159,9 @@ class CudaMemory final : public DeviceMemory {
 
   // A device has 32 hardware queues for streams, and a stream behind another one's kernel in the
   // same queue would wait for it. The kernels of up to 24 ranks need most of them.
-  static constexpr size_t kNumChannelStreams = 4;
+  static constexpr size_t kNumCopyStreams = 4;
 
-  CudaMemory(int device, Stream stream, bool orders_nic_writes)
+  CudaMemory(int device, CudaStream stream, bool orders_nic_writes)
       : device_(device), stream_(std::move(stream)), orders_nic_writes_(orders_nic_writes) {}
 
   static Status reach_peers(int device) {
@@ -323,12 +216,12 @@ class CudaMemory final : public DeviceMemory {
   }
 
   const int device_;
-  const Stream stream_;
+  const CudaStream stream_;
   const bool orders_nic_writes_;
   std::mutex mutex_;  // guards all below
   std::unordered_map<void*, Kind> blocks_;
   std::unordered_map<void*, CudaShared> shared_;
-  std::vector<Stream> channel_streams_;
+  std::vector<std::unique_ptr<CudaCopies>> copies_;
   size_t num_channels_ = 0;
 };
 

@@ -196,10 +196,10 @@ Status Cluster::add_queue(uint32_t rank) {
   if (!slots) return slots.status();
   auto tail = memory.allocate_pinned(sizeof(uint64_t));
   if (!tail) return tail.status();
-  auto head = allocate_zeroed(memory, sizeof(uint64_t));
-  if (!head) return head.status();
-  parts.queue_head = static_cast<uint64_t*>(*head);
-  parts.queue = CommandQueue(static_cast<CommandSlot*>(*slots), parts.queue_head,
+  auto producers = allocate_zeroed(memory, sizeof(ProducerWords));
+  if (!producers) return producers.status();
+  parts.producers = static_cast<ProducerWords*>(*producers);
+  parts.queue = CommandQueue(static_cast<CommandSlot*>(*slots), parts.producers,
                              static_cast<uint64_t*>(*tail), kLog2QueueCapacity);
   return Status::ok();
 }

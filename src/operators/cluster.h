@@ -64,9 +64,9 @@ struct RankParts {
   uint32_t* fault_claim = nullptr;  // device memory
   FaultRecord* fault = nullptr;     // pinned; of its blocks
   CommandQueue queue;
-  uint64_t* queue_head = nullptr;  // device memory
-  Endpoint* endpoint = nullptr;    // the proxy's
-  std::unique_ptr<Proxy> proxy;    // only where there are several nodes
+  ProducerWords* producers = nullptr;  // device memory; of the queue
+  Endpoint* endpoint = nullptr;        // the proxy's
+  std::unique_ptr<Proxy> proxy;        // only where there are several nodes
 
   uint64_t num_plans = 0;            // that this rank has asked for
   RankStatistics totals;             // of plans that are gone

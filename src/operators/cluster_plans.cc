@@ -192,7 +192,7 @@ Status Cluster::link_plan_rank(PlanSpace& space, uint32_t rank) {
 void Cluster::drain(uint32_t rank) {
   const RankParts& parts = local(rank);
   if (!parts.proxy) return;
-  const Result<uint64_t> head = parts.machine->memory().peek(parts.queue_head);
+  const Result<uint64_t> head = parts.machine->memory().peek(&parts.producers->head);
   // Bounded: the proxy trips if nothing completes. After a fault it ends, and writes no more.
   while (head && parts.queue.completed() < *head && load_acquire<Scope::kSys>(abort_) == 0)
     std::this_thread::yield();

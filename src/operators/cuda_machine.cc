@@ -105,12 +105,8 @@ Result<uint32_t> blocks_per_rank(int device, int num_ranks) {
   if (num_ranks > kMaxRanks)
     return Status(Code::kUnavailable, who + " would be shared by " + std::to_string(num_ranks) +
                                           " ranks: at most " + std::to_string(kMaxRanks));
-  // Copies from rank to rank within a GPU may be kernels, whatever is asked for, and what the ranks
-  // wait for: they need SMs that no persistent kernel holds.
-  constexpr int kCopySms = 4;
-  const int sms = properties.multiProcessorCount - (num_ranks > 1 ? kCopySms : 0);
   const auto cluster = static_cast<int>(kernel_shape().cluster);
-  return static_cast<uint32_t>(sms / num_ranks / cluster * cluster);
+  return static_cast<uint32_t>(properties.multiProcessorCount / num_ranks / cluster * cluster);
 }
 
 /// "GPU 0123..." with the number that the GPU was made with.

@@ -15,6 +15,12 @@
 namespace mkernel {
 namespace {
 
+std::optional<uint64_t> processor_ns(clockid_t clock) {
+  timespec time{};
+  if (clock_gettime(clock, &time) != 0) return std::nullopt;
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
 constexpr size_t kMaxBatch = 8;  // commands per post: enough to pay for a doorbell
 
 /// There is one writer, so this needs no atomic addition, which would be a locked one.
@@ -88,11 +94,9 @@ ProxyStatistics Proxy::statistics() const {
 
 std::optional<uint64_t> Proxy::cpu_ns() {
   clockid_t clock{};
-  timespec time{};
-  if (!thread_.joinable() || pthread_getcpuclockid(thread_.native_handle(), &clock) != 0 ||
-      clock_gettime(clock, &time) != 0)
+  if (!thread_.joinable() || pthread_getcpuclockid(thread_.native_handle(), &clock) != 0)
     return std::nullopt;
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  return processor_ns(clock);
 }
 
 void Proxy::run() {
@@ -114,7 +118,7 @@ void Proxy::run() {
         break;
       }
     }
-    rest(idle.after_pass(worked_, in_flight_ > 0));
+    rest(idle);
   }
   if (Status closed = config_.endpoint->close(); !closed) fail(std::nullopt, closed);
 }
@@ -125,12 +129,13 @@ void Proxy::expect_commands() {
   awake_.notify_one();
 }
 
-void Proxy::rest(Rest how) {
+void Proxy::rest(IdlePolicy& idle) {
+  const Rest how = idle.after_pass(worked_, in_flight_ > 0);
   if (how == Rest::kYield) std::this_thread::yield();
   if (how != Rest::kSleep) return;
+  const auto time = idle.sleep([] { return processor_ns(CLOCK_THREAD_CPUTIME_ID).value_or(0); });
   std::unique_lock lock(sleep_mutex_);
-  awake_.wait_for(lock, IdlePolicy::kSleep,
-                  [this] { return expected_.load(std::memory_order_relaxed); });
+  awake_.wait_for(lock, time, [this] { return expected_.load(std::memory_order_relaxed); });
 }
 
 bool Proxy::pass() {

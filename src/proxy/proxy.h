@@ -91,7 +91,7 @@ class Proxy {
   /// Records the error and trips the watchdog; `c` is the command it is about. Returns false.
   bool fail(const std::optional<Command>& c, const Status& status);
   void set_error(const Status& status);
-  void rest(Rest how);
+  void rest(IdlePolicy& idle);
 
   const ProxyConfig config_;
   const LinkTraits traits_;

@@ -11,11 +11,12 @@ namespace {
 struct TestQueue {
   explicit TestQueue(uint32_t log2_capacity, uint64_t limit_ns = 60'000'000'000)
       : slots(size_t{1} << log2_capacity),
-        queue(slots.data(), &head, &tail, log2_capacity),
+        queue(slots.data(), &producers, &tail, log2_capacity),
         dog{&abort, &claim, &fault, {limit_ns, limit_ns}, 0} {}
 
   std::vector<CommandSlot> slots;
-  uint64_t head = 0, tail = 0;
+  ProducerWords producers;
+  uint64_t tail = 0;
   uint32_t abort = 0, claim = 0;
   FaultRecord fault{};
   CommandQueue queue;

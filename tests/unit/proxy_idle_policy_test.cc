@@ -46,5 +46,36 @@ TEST(IdlePolicy, WorkWithoutEndIsNeverDelayed) {
   }
 }
 
+/// The sleep after so many sleeps in a row that cost as much.
+std::chrono::nanoseconds settled_sleep(uint64_t cost_ns) {
+  IdlePolicy policy;
+  uint64_t used_ns = 0;
+  std::chrono::nanoseconds sleep{};
+  for (uint32_t i = 0; i <= IdlePolicy::kSleepsPerLook; ++i) {
+    sleep = policy.sleep([&] { return used_ns; });
+    used_ns += cost_ns;
+  }
+  return sleep;
+}
+
+TEST(IdlePolicy, SleepsLongerWhereWakingUpIsDear) {
+  EXPECT_EQ(settled_sleep(1'000), IdlePolicy::kShortestSleep);
+  EXPECT_EQ(settled_sleep(8'000).count(), 176'000);
+  EXPECT_EQ(settled_sleep(1'000'000), IdlePolicy::kLongestSleep);
+}
+
+TEST(IdlePolicy, WorkIsNoCostOfSleeping) {
+  IdlePolicy policy;
+  uint64_t used_ns = 0;
+  std::chrono::nanoseconds sleep{};
+  for (uint32_t i = 0; i <= 3 * IdlePolicy::kSleepsPerLook; ++i) {
+    sleep = policy.sleep([&] { return used_ns; });
+    if (i % 16 != 15) continue;
+    used_ns += 1'000'000;  // of the work that it met
+    policy.after_pass(true, false);
+  }
+  EXPECT_EQ(sleep, IdlePolicy::kShortestSleep);
+}
+
 }  // namespace
 }  // namespace mkernel

@@ -26,7 +26,7 @@ constexpr uint32_t kLog2Capacity = 6;
 struct TestProxy {
   TestProxy(TestRanks& ranks, uint32_t rank, std::unique_ptr<Endpoint> endpoint, uint32_t* abort,
             uint64_t limit_ns = kLongNs)
-      : queue(slots.data(), &head, &tail, kLog2Capacity),
+      : queue(slots.data(), &producers, &tail, kLog2Capacity),
         dog{abort, &claim, &fault, {limit_ns, limit_ns}, rank} {
     proxy = value_of(Proxy::start({.rank = rank,
                                    .num_ranks = static_cast<uint32_t>(ranks.heaps.size()),
@@ -39,7 +39,8 @@ struct TestProxy {
   uint64_t completed() { return load_acquire<Scope::kSys>(&tail); }
 
   std::array<CommandSlot, 1 << kLog2Capacity> slots{};
-  uint64_t head = 0, tail = 0;
+  ProducerWords producers;
+  uint64_t tail = 0;
   CommandQueue queue;
   uint32_t claim = 0;
   FaultRecord fault{};
