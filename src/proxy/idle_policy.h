@@ -19,9 +19,9 @@ class IdlePolicy {
   /// within 100 us. Only right where the thread's timer slack is far below; the default is 50 us.
   static constexpr std::chrono::nanoseconds kShortestSleep{90'000};
   /// They are longer where a core would be busy with waking up, for more than a 20th of its time
-  /// (and a little is for looking): on virtual machines that takes from 4 to 20 us.
+  /// (and a little is for looking): on virtual machines that takes from 4 to 30 us.
   static constexpr uint64_t kSleepPerCost = 22;
-  static constexpr std::chrono::nanoseconds kLongestSleep{500'000};
+  static constexpr std::chrono::nanoseconds kLongestSleep{1'000'000};
   /// Sleeps between two looks at what they cost.
   static constexpr uint32_t kSleepsPerLook = 32;
 
