@@ -32,10 +32,12 @@ class Run {
     if (!contexts) return contexts.status();
     contexts_ = std::move(contexts.value());
     for (Context& context : contexts_) MK_RETURN_IF_ERROR(add_rank(context));
+    if (case_.before_launches) case_.before_launches();
     Status status = launch_all();
     // After a fault, other ranks' launches are still on their way out.
     for (RankState& r : ranks_)
       if (const Status end = r.context->synchronize(r.stream.handle()); status) status = end;
+    if (case_.after_launches) case_.after_launches();
     for (int i = 0; i < case_.iterations && status && !::testing::Test::HasFailure(); ++i)
       for (RankState& r : ranks_) MK_RETURN_IF_ERROR(verify(r, i));
     return status;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <random>
 
@@ -28,6 +29,7 @@ struct ReduceCase {
   GatherCase::Order order = GatherCase::Order::kByRank;
   std::chrono::microseconds pause{0};  // between one rank's launches and the next one's
   uint32_t seed = 1;
+  std::function<void()> before_launches, after_launches;  // may be empty
 };
 
 std::ostream& operator<<(std::ostream& out, const ReduceCase& c);

@@ -82,6 +82,14 @@ TEST_F(Libfabric, UnknownProviderIsRefusedWithThoseFound) {
   expect_contains(status.message(), "tcp on lo");
 }
 
+TEST_F(Libfabric, ProviderThatLosesWritesIsRefused) {
+  LibfabricOptions options = libfabric_on_loopback();
+  options.provider = "shm";
+  const Status status = refusal(options);
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  expect_contains(status.message(), "libfabric: shm does not complete writes without bytes");
+}
+
 TEST_F(Libfabric, UnknownInterfaceIsRefusedWithThoseFound) {
   for (const char* interface : {"wlan77", "203.0.113.77"}) {
     LibfabricOptions options = libfabric_on_loopback();

@@ -17,8 +17,10 @@ constexpr size_t kMinCqDataBytes = 4;
 // Never chosen unasked: they reach this machine only, stand for another provider in tests, do what
 // tcp does and are no faster, or make up for lost datagrams (ofi_rxd) on devices whose own
 // connections cannot be had, which often means that they reach nobody.
-constexpr std::array kOnlyIfAsked{"shm", "sm2", "sockets",   "udp",
-                                  "net", "lnx", "ofi_mrail", "ofi_rxd"};
+constexpr std::array kOnlyIfAsked{"sm2", "sockets", "udp", "net", "lnx", "ofi_mrail", "ofi_rxd"};
+// Never chosen at all: a write without bytes is not completed by it, and its endpoints are not safe
+// to close while a peer still makes progress (libfabric 1.17).
+constexpr const char* kRefused = "shm";
 
 /// What a provider must have, one at a time, so that a refusal can say which it lacks.
 struct Requirement {
@@ -68,6 +70,10 @@ class Chooser {
       : library_(library), options_(options) {}
 
   Result<Info> choose() const {
+    if (options_.provider == kRefused)
+      return Status(Code::kUnsupported, asked_for() +
+                                            " does not complete writes without bytes; "
+                                            "on one machine tcp or loopback will do");
     const Info found = query(kRequirements.size());
     if (!found) return why_none();
     const fi_info* best = nullptr;
@@ -105,6 +111,7 @@ class Chooser {
     const auto only_if_asked = [](const std::string& name) {
       return std::ranges::count(kOnlyIfAsked, name) > 0;
     };
+    if (base_name(info) == kRefused) return false;
     if (options_.provider.empty() &&
         (only_if_asked(base_name(info)) || only_if_asked(layer_name(info)))) {
       return false;
