@@ -2,11 +2,13 @@
 // too, copies that are complete at once.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -36,26 +38,33 @@ Status failed_call(const std::string& call) {
   return Status(Code::kUnavailable, "host memory: " + call + ": " + std::strerror(errno));
 }
 
-/// Pages of a file that has no name, mapped.
+/// Pages of a file that has no name, mapped once in a process, whoever imports them: an address
+/// then stands for a place, also to tools that go by addresses.
 class SharedPages {
  public:
-  /// Maps `bytes` of the file, and takes the descriptor.
-  static Result<SharedPages> map(int descriptor, uint64_t bytes) {
-    SharedPages pages(descriptor, bytes);
+  /// Maps `bytes` of the file, unless they are mapped already, and takes the descriptor.
+  static Result<std::shared_ptr<SharedPages>> map(int descriptor, uint64_t bytes) {
+    std::shared_ptr<SharedPages> pages(new SharedPages(descriptor, bytes));
+    struct stat file {};
+    if (fstat(descriptor, &file) != 0) return failed_call("fstat");
+    static std::mutex mutex;
+    static std::map<std::pair<dev_t, ino_t>, std::weak_ptr<SharedPages>> mapped;
+    const std::lock_guard lock(mutex);
+    std::erase_if(mapped, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<SharedPages>& known = mapped[{file.st_dev, file.st_ino}];
+    if (std::shared_ptr<SharedPages> there = known.lock()) return there;
     void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
     if (p == MAP_FAILED) return failed_call("mapping " + std::to_string(bytes) + " bytes");
-    pages.data_ = p;
+    pages->data_ = p;
+    known = pages;
     return pages;
   }
 
-  SharedPages(SharedPages&& other) noexcept
-      : descriptor_(std::exchange(other.descriptor_, -1)),
-        bytes_(other.bytes_),
-        data_(std::exchange(other.data_, nullptr)) {}
-  SharedPages& operator=(SharedPages&&) = delete;
+  SharedPages(const SharedPages&) = delete;
+  SharedPages& operator=(const SharedPages&) = delete;
   ~SharedPages() {
     if (data_ != nullptr) (void)munmap(data_, bytes_);
-    if (descriptor_ >= 0) (void)close(descriptor_);
+    (void)close(descriptor_);
   }
 
   void* data() const { return data_; }
@@ -68,8 +77,8 @@ class SharedPages {
  private:
   SharedPages(int descriptor, uint64_t bytes) : descriptor_(descriptor), bytes_(bytes) {}
 
-  int descriptor_;
-  uint64_t bytes_;
+  const int descriptor_;
+  const uint64_t bytes_;
   void* data_ = nullptr;
 };
 
@@ -94,7 +103,8 @@ class HostMemory final : public DeviceMemory {
   void release(void* p) override {
     const std::lock_guard lock(mutex_);
     blocks_.erase(p);
-    shared_.erase(p);
+    const auto shared = shared_.find(p);
+    if (shared != shared_.end()) shared_.erase(shared);  // once: it may have been imported twice
   }
 
   Result<void*> allocate_shared(uint64_t bytes) override {
@@ -114,7 +124,7 @@ class HostMemory final : public DeviceMemory {
     const auto it = shared_.find(p);
     if (it == shared_.end())
       return Status(Code::kInternal, "host memory: exported what was not allocated to be shared");
-    return it->second.duplicate();
+    return it->second->duplicate();
   }
 
   Result<void*> import_shared(int descriptor, uint64_t bytes) override {
@@ -151,9 +161,9 @@ class HostMemory final : public DeviceMemory {
     return Status(Code::kUnavailable, "host memory: no " + std::to_string(bytes) + " bytes left");
   }
 
-  Result<void*> remember(Result<SharedPages> pages) {
+  Result<void*> remember(Result<std::shared_ptr<SharedPages>> pages) {
     if (!pages) return pages.status();
-    void* const p = pages->data();
+    void* const p = (*pages)->data();
     const std::lock_guard lock(mutex_);
     shared_.emplace(p, std::move(*pages));
     return p;
@@ -161,7 +171,7 @@ class HostMemory final : public DeviceMemory {
 
   std::mutex mutex_;  // guards all below
   std::unordered_map<void*, Block> blocks_;
-  std::unordered_map<void*, SharedPages> shared_;
+  std::unordered_multimap<void*, std::shared_ptr<SharedPages>> shared_;
 };
 
 }  // namespace
