@@ -42,19 +42,25 @@ Status failed_call(const std::string& call) {
 /// then stands for a place, also to tools that go by addresses.
 class SharedPages {
  public:
-  /// Maps `bytes` of the file, unless they are mapped already, and takes the descriptor.
+  /// Maps the file, unless it is mapped already, and takes the descriptor. Refuses a file of less
+  /// than `bytes`.
   static Result<std::shared_ptr<SharedPages>> map(int descriptor, uint64_t bytes) {
-    std::shared_ptr<SharedPages> pages(new SharedPages(descriptor, bytes));
+    std::shared_ptr<SharedPages> pages(new SharedPages(descriptor));
     struct stat file {};
     if (fstat(descriptor, &file) != 0) return failed_call("fstat");
+    pages->bytes_ = static_cast<uint64_t>(file.st_size);
+    if (pages->bytes_ < bytes)
+      return Status(Code::kInvalidArgument,
+                    "host memory: a descriptor of " + std::to_string(pages->bytes_) +
+                        " bytes, not of the " + std::to_string(bytes) + " said");
     static std::mutex mutex;
     static std::map<std::pair<dev_t, ino_t>, std::weak_ptr<SharedPages>> mapped;
     const std::lock_guard lock(mutex);
     std::erase_if(mapped, [](const auto& entry) { return entry.second.expired(); });
     std::weak_ptr<SharedPages>& known = mapped[{file.st_dev, file.st_ino}];
     if (std::shared_ptr<SharedPages> there = known.lock()) return there;
-    void* const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-    if (p == MAP_FAILED) return failed_call("mapping " + std::to_string(bytes) + " bytes");
+    void* const p = mmap(nullptr, pages->bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (p == MAP_FAILED) return failed_call("mapping " + std::to_string(pages->bytes_) + " bytes");
     pages->data_ = p;
     known = pages;
     return pages;
@@ -75,10 +81,10 @@ class SharedPages {
   }
 
  private:
-  SharedPages(int descriptor, uint64_t bytes) : descriptor_(descriptor), bytes_(bytes) {}
+  explicit SharedPages(int descriptor) : descriptor_(descriptor) {}
 
   const int descriptor_;
-  const uint64_t bytes_;
+  uint64_t bytes_ = 0;
   void* data_ = nullptr;
 };
 

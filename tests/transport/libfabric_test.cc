@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <initializer_list>
 #include <thread>
 
 #include "transport/slow_memory.h"
@@ -31,6 +32,14 @@ Status refusal(const LibfabricOptions& options) {
 
 void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << text;
+}
+
+void expect_refusal(const char* provider, Code code, std::initializer_list<const char*> parts) {
+  LibfabricOptions options = libfabric_on_loopback();
+  options.provider = provider;
+  const Status status = refusal(options);
+  EXPECT_EQ(status.code(), code);
+  for (const char* part : parts) expect_contains(status.message(), part);
 }
 
 class Libfabric : public testing::Test {
@@ -74,20 +83,13 @@ class Libfabric : public testing::Test {
 };
 
 TEST_F(Libfabric, UnknownProviderIsRefusedWithThoseFound) {
-  LibfabricOptions options = libfabric_on_loopback();
-  options.provider = "carrier_pigeon";
-  const Status status = refusal(options);
-  EXPECT_EQ(status.code(), Code::kUnavailable);
-  expect_contains(status.message(), "rank 0: libfabric: carrier_pigeon");
-  expect_contains(status.message(), "tcp on lo");
+  expect_refusal("carrier_pigeon", Code::kUnavailable,
+                 {"rank 0: libfabric: carrier_pigeon", "tcp on lo"});
 }
 
 TEST_F(Libfabric, ProviderThatLosesWritesIsRefused) {
-  LibfabricOptions options = libfabric_on_loopback();
-  options.provider = "shm";
-  const Status status = refusal(options);
-  EXPECT_EQ(status.code(), Code::kUnsupported);
-  expect_contains(status.message(), "libfabric: shm does not complete writes without bytes");
+  expect_refusal("shm", Code::kUnsupported,
+                 {"rank 0: libfabric: shm", "does not complete writes without bytes"});
 }
 
 TEST_F(Libfabric, UnknownInterfaceIsRefusedWithThoseFound) {
